@@ -4,9 +4,9 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+COMPLETE := $(VENV)/.complete
 FRAMEWORKS := .venv-frameworks
 comma := ,
-EXTRAS := [course]
 CONSTRAINTS := constraints.txt
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c $(CONSTRAINTS)
 
@@ -23,17 +23,14 @@ help:  ## list the commands
 
 env: $(READY)  ## make the environment in .venv; nothing to do when it is up to date
 
-# tf-keras asks for "tensorflow" by name. On a PC that is the package for GPUs; tensorflow-cpu is the same without them.
+# TensorFlow and JAX, which are larger than all else, come when lesson 13 or 14 is opened: distlib fetch.
 $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed. If it has another name: make env PYTHON=/path/to/python"; exit 1; }
-	@echo "Making the environment in $(VENV). The first time this takes 3 to 10 minutes. A step prints nothing until it is done."
+	@echo "Making the environment in $(VENV). The first time this takes 1 to 5 minutes. A step prints nothing until it is done."
 	@echo "  a Python of its own"
 	@"$(PYTHON)" -m venv $(VENV)
 	@echo "  pip: torch, JupyterLab and all that they need, the longest step"
-	@$(PIP) -e ".$(EXTRAS)"
-	@test ! -d $(VENV)/lib/python*/site-packages/tensorflow || { echo "  pip: Keras, for TensorFlow"; $(PIP) --no-deps tf-keras; }
-	@echo "  compiling it all"
-	@PYTHONWARNINGS=ignore $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # pip compiles on one core; some files are for other Pythons
+	@$(PIP) -e ".[lessons,grading]"
 	@touch $(READY)
 
 # They see torch and all else of the course by its site-packages, and pip, which sees it, too, adds only what is missing.
@@ -58,6 +55,19 @@ update: $(READY)  ## get a newer version of the course; what you have written st
 
 EXTRAS := [course,dev]
 
+env: $(COMPLETE)
+
+# Also the frameworks of lessons 13 and 14, and what tests are made with. tf-keras asks for "tensorflow" by name: on a PC
+# that is the package for GPUs, and tensorflow-cpu is the same without them. Tests start thousands of processes, so all
+# is compiled, which pip does on one core.
+$(COMPLETE): $(READY)
+	@echo "  pip: TensorFlow, JAX, and what tests need"
+	@$(PIP) -e ".$(EXTRAS)"
+	@test ! -d $(VENV)/lib/python*/site-packages/tensorflow || { echo "  pip: Keras, for TensorFlow"; $(PIP) --no-deps tf-keras; }
+	@echo "  compiling it all"
+	@PYTHONWARNINGS=ignore $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # some files are for other Pythons
+	@touch $(COMPLETE)
+
 .PHONY: test test-all test-ci test-newest test-lowest soak notebooks exercises check answers grade-demo bench
 
 # Tests start thousands of processes. Told to write no compiled files, each of them would compile all that it imports.
@@ -67,48 +77,48 @@ unexport PYTHONDONTWRITEBYTECODE
 # would keep a core busy with it, a fifth of the time that tests of training take.
 PYTEST = OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
-test: $(READY)  ## run the tests of every day, in about 10 minutes; some of them: make test ARGS="-k ring"
+test: $(COMPLETE)  ## run the tests of every day, in about 10 minutes; some of them: make test ARGS="-k ring"
 	$(PYTEST) -m "not slow" $(ARGS)
 
-test-all: $(READY)  ## run all tests, also whole lessons, every answer, browsers, Docker, Slurm: half an hour
+test-all: $(COMPLETE)  ## run all tests, also whole lessons, every answer, browsers, Docker, Slurm: half an hour
 	$(PYTEST) $(ARGS)
 
 # The share of the slow tests that a commit gets, see tests/shares.py.
 SHARES := 4
-SHARE = $(shell echo $$((0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0) % $(SHARES) + 1)))
+SHARE ?= $(shell echo $$((0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0) % $(SHARES) + 1)))
 
-test-ci: $(READY)  ## what the CI runs: the tests of every day, and a quarter of the slow ones; another: make test-ci SHARE=2
+test-ci: $(COMPLETE)  ## what the CI runs: the tests of every day, and a quarter of the slow ones; another: make test-ci SHARE=2
 	$(PYTEST) --share=$(SHARE)/$(SHARES) $(ARGS)
 
 test-newest:  ## run the tests of every day with the newest versions that pyproject.toml allows, in .venv-newest
 	$(MAKE) test VENV=.venv-newest CONSTRAINTS=/dev/null
 
-test-lowest: $(READY)  ## the same with the lowest ones, without TensorFlow and JAX, in .venv-lowest
+test-lowest: $(COMPLETE)  ## the same with the lowest ones, without TensorFlow and JAX, in .venv-lowest
 	$(BIN)/python -m tests.tools.lowest_versions > .venv-lowest.txt
 	$(MAKE) test VENV=.venv-lowest CONSTRAINTS=.venv-lowest.txt EXTRAS=[lessons,grading,dev]
 
-soak: $(READY)  ## repeat the tests that depend on processes, under load; fewer rounds than ten: make soak ROUNDS=2
+soak: $(COMPLETE)  ## repeat the tests that depend on processes, under load; fewer rounds than ten: make soak ROUNDS=2
 	$(BIN)/python -m tests.tools.soak $(if $(ROUNDS),--rounds=$(ROUNDS)) $(if $(LOAD),--load=$(LOAD)) $(ARGS)
 
-notebooks: $(READY)  ## make the notebooks of course/ and solutions/ from their text sources
+notebooks: $(COMPLETE)  ## make the notebooks of course/ and solutions/ from their text sources
 	$(BIN)/python -m distlib.authoring notebooks
 
-exercises: $(READY)  ## make exercises/ from solutions/ with nbgrader
+exercises: $(COMPLETE)  ## make exercises/ from solutions/ with nbgrader
 	$(BIN)/python -m distlib.authoring exercises $(ARGS)
 
-check: $(READY)  ## format, lint, types, and whether the generated notebooks are up to date
+check: $(COMPLETE)  ## format, lint, types, and whether the generated notebooks are up to date
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m distlib.authoring check
 
-answers: $(READY)  ## grade every answer of tests/answers for real; in 3 minutes: make answers ARGS=--fast
+answers: $(COMPLETE)  ## grade every answer of tests/answers for real; in 3 minutes: make answers ARGS=--fast
 	$(BIN)/python -m tests.$(if $(filter --fast,$(ARGS)),answers_fast,answers_table) $(ARGS)
 
-grade-demo: $(READY)  ## grade a made-up class of three and print the marks
+grade-demo: $(COMPLETE)  ## grade a made-up class of three and print the marks
 	$(BIN)/python -m distlib.classroom.demo
 
-bench: $(READY)  ## measure what the course promises to reach; some of it: make bench ARGS="check class"
+bench: $(COMPLETE)  ## measure what the course promises to reach; some of it: make bench ARGS="check class"
 	$(BIN)/python -m tests.tools.benchmarks $(ARGS)
 
 # <<< not for students

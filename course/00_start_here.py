@@ -793,36 +793,40 @@ world.close()
 # %% [markdown]
 # ## What comes next
 #
-# This is the whole way. Each lesson ends with a link to its exercise. Lessons without a link are not written yet.
+# This is the whole way. Each lesson ends with a link to its exercise, and the minutes of both stand here. To see where
+# you are, what passes and what comes next, type `distlib progress` in a terminal. The file `my_course.md`, in the top
+# folder of the file browser, shows the same. At the end, `distlib report` makes a page of all that you wrote, to show
+# to others.
 #
-# | | lesson | what it gives you |
-# |---|---|---|
-# | 00 | Start here | ranks, a world, a message, and the words below |
-# | 01 | [Messages](01_messages.ipynb) | why programs hang, and how data gets from one rank to all |
-# | 02 | [All-reduce](02_all_reduce.ipynb) | the ring that adds up gradients, and what it costs |
-# | 03 | [Trees and grids](03_trees_and_grids.ipynb) | other all-reduces, and which one suits which network |
-# | 03b | [Two trees, many nodes](03b_networks.ipynb), optional | two trees at once, slow links, 4,096 ranks |
-# | 04 | [Data parallel](04_data_parallel.ipynb) | one model on several devices, and why the first idea is slow |
-# | 05 | [DistributedDataParallel](05_ddp.ipynb) | gradients that travel while the ranks still compute |
-# | 06 | [Large batches](06_large_batches.ipynb) | how many workers still help, and which learning rate they need |
-# | 07 | [Parameter servers](07_parameter_server.ipynb) | training that need not wait for slow ranks |
-# | 07b | [Servers that fail](07b_servers_that_fail.ipynb), optional | workers and servers that die, on real clocks |
-# | 08 | [Decentralized](08_decentralized.ipynb) | gossip: averages without a center |
-# | 09 | [Pipeline](09_pipeline.ipynb) | a model cut into groups of layers, on different ranks |
-# | 10 | [Tensor parallelism](10_tensor_parallel.ipynb) | one layer on several ranks |
-# | 10b | [A whole transformer](10b_whole_transformer.ipynb), optional | a model over ranks: memory, KV heads, links |
-# | 11 | [ZeRO and FSDP](11_zero.ipynb) | the 16 bytes per parameter, cut into shards |
-# | 12 | [Hybrid](12_hybrid.ipynb) | all of it together, and how to choose |
-# | 12b | [Long sequences and experts](12b_long_and_sparse.ipynb), optional | sequences in parts, routed tokens |
-# | 13 | [TensorFlow](13_tensorflow.ipynb) | the same strategies there, and what they send |
-# | 13b | [When TensorFlow fails](13b_tensorflow_failures.ipynb), optional | what a killed process costs |
-# | 14 | [JAX](14_jax.ipynb) | the same strategies there, and how to read what a compiler sends |
-# | 14b | [JAX in use](14b_jax_in_use.ipynb), optional | several processes, memory against computation |
-# | 15 | [Frameworks](15_frameworks.ipynb) | what becomes of your code in Lightning, Accelerate, DeepSpeed, Ray |
-# | 16 | [Environments](16_environments.ipynb) | torchrun, Slurm, and machines that fail |
-# | 17 | [Hang clinic](17_hang_clinic.ipynb) | broken programs: find the mistake and mend it |
-# | 18 | [From here to GPUs](18_gpus.ipynb), optional | timing, bandwidth and profiling, with and without a GPU |
-# | 19 | Capstone | a small language model, trained in every way |
+# | | lesson | what it gives you | minutes | exercise |
+# |---|---|---|---:|---:|
+# | 00 | Start here | ranks, a world, a message, and the words below | 80 | |
+# | 01 | [Messages](01_messages.ipynb) | why programs hang, and how data gets from one rank to all | 110 | 75 |
+# | 02 | [All-reduce](02_all_reduce.ipynb) | the ring that adds up gradients, and what it costs | 90 | 90 |
+# | 03 | [Trees and grids](03_trees_and_grids.ipynb) | other all-reduces, and which one suits which network | 75 | 210 |
+# | 03b | [Two trees, many nodes](03b_networks.ipynb), optional | two trees at once, slow links, 4,096 ranks | 65 | |
+# | 04 | [Data parallel](04_data_parallel.ipynb) | one model on several devices; why the first idea is slow | 55 | 90 |
+# | 05 | [DistributedDataParallel](05_ddp.ipynb) | gradients that travel while the ranks still compute | 130 | 120 |
+# | 06 | [Large batches](06_large_batches.ipynb) | how many workers still help, and their learning rate | 130 | 75 |
+# | 07 | [Parameter servers](07_parameter_server.ipynb) | training that need not wait for slow ranks | 130 | 100 |
+# | 07b | [Servers that fail](07b_servers_that_fail.ipynb), optional | workers and servers that die | 80 | |
+# | 08 | [Decentralized](08_decentralized.ipynb) | gossip: averages without a center | 130 | 90 |
+# | 09 | [Pipeline](09_pipeline.ipynb) | a model cut into groups of layers, on different ranks | 125 | 90 |
+# | 10 | [Tensor parallelism](10_tensor_parallel.ipynb) | one layer on several ranks | 125 | 120 |
+# | 10b | [A whole transformer](10b_whole_transformer.ipynb), optional | memory, KV heads, links | 85 | |
+# | 11 | [ZeRO and FSDP](11_zero.ipynb) | the 16 bytes per parameter, cut into shards | 130 | 150 |
+# | 12 | [Hybrid](12_hybrid.ipynb) | all of it together, and how to choose | 115 | 180 |
+# | 12b | [Long sequences, experts](12b_long_and_sparse.ipynb), optional | cut sequences, routed tokens | 105 | 75 |
+# | 13 | [TensorFlow](13_tensorflow.ipynb) | the same strategies there, and what they send | 120 | 90 |
+# | 13b | [When TensorFlow fails](13b_tensorflow_failures.ipynb), optional | what a killed process costs | 65 | |
+# | 14 | [JAX](14_jax.ipynb) | the same strategies there, and how to read what a compiler sends | 100 | 120 |
+# | 14b | [JAX in use](14b_jax_in_use.ipynb), optional | several processes, memory against computation | 60 | |
+# | 15 | [Frameworks](15_frameworks.ipynb) | your code in Lightning, Accelerate, DeepSpeed, Ray | 80 | 90 |
+# | 16 | [Environments](16_environments.ipynb) | torchrun, Slurm, and machines that fail | 95 | 90 |
+# | 17 | [Hang clinic](17_hang_clinic.ipynb) | broken programs: find the mistake and mend it | 60 | 120 |
+# | 18 | [From here to GPUs](18_gpus.ipynb), optional | timing, bandwidth and profiling, with and without a GPU | 55 | |
+# | | together: 63 hours | without the optional ones | 1,880 | 1,900 |
+# | | optional: 10 hours more | | 515 | 75 |
 #
 # ## Glossary
 #

@@ -21,8 +21,10 @@ os.environ |= {
     "TF_ENABLE_ONEDNN_OPTS": "0",
 }  # no log lines
 
-from distlib.frameworks import prepare_processes, require
+from distlib.frameworks import fetch, prepare_processes, require
 from distlib.frameworks.tensorflow_ring_log import LOGGED
+
+fetch("tensorflow")  # some minutes, the first time
 
 # In the background: another process imports both for the demonstrations
 prepare_processes("tensorflow", "tf_keras", env=LOGGED)

@@ -13,8 +13,9 @@
 # processes, and memory, are in [lesson 14b](14b_jax_in_use.ipynb), which is optional.
 
 # %%
-from distlib.frameworks import require
+from distlib.frameworks import fetch, require
 
+fetch("jax")  # some minutes, the first time
 jax = require("jax")
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)  # before anything is computed

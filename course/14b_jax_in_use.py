@@ -15,8 +15,9 @@
 # **Time:** about 60 minutes. **You need:** [JAX](14_jax.ipynb). No GPU.
 
 # %%
-from distlib.frameworks import require
+from distlib.frameworks import fetch, require
 
+fetch("jax")  # some minutes, the first time
 jax = require("jax")
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 4)  # before anything is computed

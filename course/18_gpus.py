@@ -1,7 +1,9 @@
 # %% [markdown]
 # # From here to GPUs
 #
-# After this lesson you will be able to
+# **This lesson is optional.** No later lesson needs it.
+#
+# After it you will be able to
 #
 # - say which parts of your program differ on GPUs, and which stay,
 # - time what a GPU does, and not the queue in front of it,

@@ -1,19 +1,17 @@
 """One text source (py:percent) to one notebook: the same bytes at every build, no outputs, no trace of jupytext."""
 
 import re
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
 import jupytext
 import nbformat
 from nbformat import NotebookNode
 
-from distlib import exercises
 from distlib.authoring.cells import FOLDED, AuthoringError, check_assignment, check_cell, nbgrader_metadata, text_of
-from distlib.classroom.self_check.hints import hints_in
+from distlib.classroom.self_check.hints import EXERCISES, hints_in
 from distlib.folded_answers import is_answer
 
-_EXERCISES = Path(exercises.__file__).parent
 NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -77,7 +75,7 @@ def _clean_cell(cell: NotebookNode, metadata: dict[str, object] | None, position
 def _hints_by_function(text: str) -> dict[str, str]:
     """By function, the folded hints of the exercise whose checks a text imports."""
     folder = re.search(r"^from distlib\.exercises\.(\w+)", text, re.MULTILINE)
-    return {each.function: each.folded() for each in hints_in(_EXERCISES / folder[1])} if folder else {}
+    return {each.function: each.folded() for each in hints_in(EXERCISES / folder[1])} if folder else {}
 
 
 def _hint_cell(function: str, hints: dict[str, str]) -> NotebookNode:

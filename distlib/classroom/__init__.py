@@ -4,6 +4,7 @@ grader          `distlib grade`: every submission of a class, judged and entered
 self_check      `distlib check` and check_exercise: what passes, and what to do next
 excerpts        the lines of a notebook that a message names
 student_copies  the notebooks that a student works in, and newer versions of them
+my_course       `distlib progress`, `distlib report`: where a student is, and a page about it to show
 uploads         `distlib hand-in`, `distlib collect`, `distlib release`: between students and instructor
 words           sentences about counts and points
 class_folder    a class in a folder, with nbgrader's own commands

@@ -26,9 +26,21 @@ def main(arguments: list[str] | None = None) -> int:
         epilog="Without a screen: distlib lab --no-browser --port=8899",
     )
     lab_parser.add_argument("--instructor", action="store_true", help="the whole course, with nbgrader's formgrader")
+    lab_parser.add_argument("--from-start", action="store_true", help="open lesson 00, and not where you were last")
+    progress = "show where you are: what ran, what passes, what is handed in, marks, hours, and the next step"
+    commands.add_parser("progress", help=progress, description=progress[0].upper() + progress[1:] + ".")
+    report = "write one page about what you did, to show to others: your code, pictures of your runs, marks"
+    report_parser = commands.add_parser("report", help=report, description=report[0].upper() + report[1:] + ".")
+    report_parser.add_argument("--name", default="", help="your name, which stands on top; else none does")
+    report_parser.add_argument("--to", metavar="FILE", type=Path, help="where to; else work/my_report.html")
+    report_parser.add_argument("--unfolded", action="store_true", help="with the code open, as for printing it")
     update = "get a newer version of the course; what you have written stays"
     commands.add_parser("update", help=update, description=update[0].upper() + update[1:] + ".")
-    check = "show which functions of an exercise pass their tests, and what to do next; it gives no marks"
+    fetch = "install what a later lesson needs, unless it is there: tensorflow for lesson 13, jax for lesson 14"
+    fetch_parser = commands.add_parser("fetch", help=fetch, description=fetch[0].upper() + fetch[1:] + ".")
+    fetch_parser.add_argument("framework", choices=["tensorflow", "jax"])
+    check = "show which functions of an exercise pass their tests, and what to do next; it gives no marks. Without the "
+    check += "name of an exercise it is `distlib progress`"
     _add_check_arguments(commands.add_parser("check", help=check, description=check[0].upper() + check[1:] + "."))
     hint = "show a hint for a graded function: 1 a nudge, 2 the idea, 3 the shape of the code; it costs nothing"
     _add_hint_arguments(commands.add_parser("hint", help=hint, description=hint[0].upper() + hint[1:] + "."))
@@ -55,13 +67,27 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command == "lab":
         from distlib.cli.lab import open_lab
 
-        return open_lab(rest, instructor=options.instructor)
+        return open_lab(rest, instructor=options.instructor, from_start=options.from_start)
     if rest:
         parser.error(f"unknown {'option' if rest[0].startswith('-') else 'argument'} {rest[0]}")
+    if options.command == "report":
+        from distlib.cli.show_report import write_report
+
+        return write_report(options)
     if options.command == "update":
         from distlib.cli.update import update as update_course
 
         return update_course()
+    if options.command == "fetch":
+        from distlib.cli.fetch import fetch_framework
+
+        return fetch_framework(options.framework)
+    if options.command == "progress" or options.command == "check" and not options.assignment:
+        from distlib.cli.where_am_i import show_progress
+
+        if options.command == "check" and options.notebook:
+            parser.error("--notebook needs the name of an exercise, such as 02")
+        return show_progress()
     if options.command == "check":
         from distlib.cli.check import check as check_notebook
 
@@ -96,7 +122,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce, or 02")
+    parser.add_argument("assignment", metavar="ASSIGNMENT", nargs="?", default="", help="such as 02_all_reduce, or 02")
     parser.add_argument("--notebook", metavar="PATH", type=Path, help="your notebook, if it is not in work/exercises/")
 
 

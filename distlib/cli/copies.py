@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from distlib.classroom.grader.file_kind import kind_of
+from distlib.classroom.my_course.course_reading import note_work
 from distlib.classroom.student_copies.bring import Brought, bring
 from distlib.classroom.student_copies.copy_paths import FOLDER, copies
 from distlib.printable import printable
@@ -13,6 +14,7 @@ def bring_copies(course: Path) -> bool:
 
     course: the course's folder. Returns False, and prints why, if that is not possible.
     """
+    note_work(course)  # what ran in them, before a newer version clears it
     try:
         brought = bring(course)
     except OSError as error:

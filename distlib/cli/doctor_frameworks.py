@@ -130,8 +130,8 @@ def _check(
 
 
 def _missing(installed: Installed, title: str) -> Finding:
-    """None of it is installed: because there is none for this Python, or by mistake."""
+    """None of it is installed: its lesson has not been opened, or there is none for this Python."""
     wanted = {str(canonicalize_name(requirement.name)) for requirement in installed.requirements(COURSE, EXTRAS)}
     if wanted.intersection([title.lower(), *(TENSORFLOWS if title == "TensorFlow" else ())]):
-        return Finding("problem", "is not installed; only one lesson needs it", AFRESH)
+        return Finding("note", f"not here yet: its lesson fetches it, and so does `distlib fetch {title.lower()}`")
     return Finding("note", "not installed: there is none for this Python; only one lesson needs it")

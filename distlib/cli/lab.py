@@ -1,4 +1,4 @@
-"""`distlib lab`: JupyterLab, opened on the first lesson: the student's copy, or with --instructor the course's own."""
+"""`distlib lab`: JupyterLab, opened where the student was last; with --instructor on the course's own first lesson."""
 
 import contextlib
 import json
@@ -22,22 +22,26 @@ from urllib.parse import urlsplit
 import zmq
 from jupyter_core.paths import jupyter_runtime_dir
 
+from distlib.classroom.my_course.progress_table import in_numbers
 from distlib.classroom.student_copies.copy_paths import FIRST_LESSON as FIRST_COPY
 from distlib.classroom.student_copies.copy_paths import FOLDER
 from distlib.cli.copies import bring_copies
 from distlib.cli.course_folder import FIRST_LESSON, NO_COURSE, find_course
 from distlib.cli.settings import SETTINGS, settings_for_jupyter
+from distlib.cli.where_am_i import take_stock
+from distlib.printable import printable
 
 STARTS_WITHIN = 300.0  # seconds; JupyterLab needs two or three, and many more on a busy machine
 ENDS_WITHIN = 30  # seconds, likewise
 
 
-def open_lab(extra: list[str], *, instructor: bool = False) -> int:
-    """Starts JupyterLab on the first lesson, prints its address, and waits until it ends.
+def open_lab(extra: list[str], *, instructor: bool = False, from_start: bool = False) -> int:
+    """Starts JupyterLab where the student was last, prints its address, and waits until it ends.
 
     extra: options for `jupyter lab`; they win over ours. instructor: show the whole course with nbgrader's panels,
-    instead of the student's copies. Returns JupyterLab's exit status: 0 if it was asked to end, 128 plus the signal's
-    number if it was killed; 1 without a course, or if the student's copies can't be made.
+    instead of the student's copies. from_start: open the first lesson. Returns JupyterLab's exit status: 0 if it was
+    asked to end, 128 plus the signal's number if it was killed; 1 without a course, or if the student's copies can't
+    be made.
     """
     root = find_course(Path.cwd())
     if root is None:
@@ -45,7 +49,7 @@ def open_lab(extra: list[str], *, instructor: bool = False) -> int:
         return 1
     if not instructor and not bring_copies(root):
         return 1
-    folder, first = (root, FIRST_LESSON) if instructor else (root / FOLDER, Path(FIRST_COPY).relative_to(FOLDER))
+    folder, first = (root, FIRST_LESSON) if instructor else (root / FOLDER, where_to_open(root, from_start=from_start))
     with tempfile.TemporaryDirectory(prefix="distlib-lab-") as spare:
         os.environ.update(folders_for_jupyter(os.environ, Path.home(), Path(spare)))
         os.environ.update(settings_for_jupyter(os.environ, root, instructor=instructor))
@@ -57,11 +61,27 @@ def open_lab(extra: list[str], *, instructor: bool = False) -> int:
             announce(server, folder, first, wanted_port(extra))
         status = server.wait()
         signal.alarm(0)
+        if not instructor:
+            take_stock(root)  # now the times of the notebooks are those of the work in them
         if status < 0 and not asked.is_set():
             name = signal.Signals(-status).name
             print(f"\nJupyterLab was killed ({name}), perhaps because the machine had no memory left.")
             return 128 - status
         return max(0, status)
+
+
+def where_to_open(course: Path, *, from_start: bool) -> Path:
+    """The notebook that was worked on last, from the folder of copies; the first lesson where there is none.
+
+    Also prints the next step. course: the course's folder. from_start: open the first lesson in any case.
+    """
+    own = take_stock(course)
+    for remark in own.remarks:
+        print(f"Remark: {printable(remark)}")
+    if not own.last:
+        return Path(FIRST_COPY).relative_to(FOLDER)
+    print(f"{in_numbers(own)}\nNext: {own.next_step}")
+    return Path(FIRST_COPY).relative_to(FOLDER) if from_start else Path(own.last)
 
 
 def announce(server: subprocess.Popen[bytes], folder: Path, first: Path, wanted: int | None) -> None:

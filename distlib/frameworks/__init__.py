@@ -10,6 +10,7 @@ temporary    a folder for temporary files, which goes with them
 tf_config    TF_CONFIG, checked
 even_shares  batches and arrays that divide by the devices
 optional     a framework, or one sentence if this Python has none
+on_demand    fetch: the same, installed when it is first needed
 
 jax_collectives    what a compiled JAX program communicates, counted and in bytes
 jax_ring           the ring all-reduce with ppermute
@@ -20,6 +21,7 @@ tensorflow_cluster       workers, parameter servers and their coordinator, as pr
 """
 
 from distlib.frameworks.even_shares import replica_batch, shard_shape
+from distlib.frameworks.on_demand import fetch
 from distlib.frameworks.optional import require
 from distlib.frameworks.own_network import addresses
 from distlib.frameworks.processes import Process, prepare_processes, run_processes
@@ -34,6 +36,7 @@ __all__ = [
     "ProcessTimeout",
     "TfConfig",
     "addresses",
+    "fetch",
     "parse_tf_config",
     "prepare_processes",
     "replica_batch",

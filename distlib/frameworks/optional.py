@@ -9,6 +9,7 @@ import platform
 from types import ModuleType
 
 FRAMEWORKS = ("tensorflow", "tf_keras", "jax")  # by the names that are imported
+_EXTRAS = {"tf_keras": "tensorflow"}  # what brings it, where that has another name
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "GRPC_VERBOSITY": "ERROR"}
 """Environment variables without which they print while they start."""
 
@@ -40,8 +41,8 @@ def check_there(name: str) -> None:
     """
     if not is_there(name):
         raise ImportError(
-            f"{name} is not installed: this Python is {platform.python_version()} on {platform.machine()}, and `make "
-            "env` leaves out what its makers don't offer for it. The other lessons and exercises don't need it.",
+            f"{name} is not installed. `distlib fetch {_EXTRAS.get(name, name)}` installs it, if there is one for "
+            f"Python {platform.python_version()} on {platform.machine()}. Most lessons and exercises don't need it.",
             name=name,
         )
 

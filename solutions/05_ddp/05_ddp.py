@@ -4,7 +4,7 @@
 # You write two functions and two classes. Together they do distributed data parallel training: every
 # rank trains on its own samples, and gradients travel while the backward pass still runs.
 #
-# - **Time:** about two hours.
+# - **Time:** about 120 minutes.
 # - **Before:** read the lesson [DDP](../../course/05_ddp.ipynb).
 # - **Needs:** nothing but this environment. No GPU.
 #

@@ -4,7 +4,7 @@
 # You lay out ranks as a mesh, train a model on it that is cut in three ways at once, clip its gradients, and choose the
 # layout for a cluster.
 #
-# - **Time:** about 3 hours.
+# - **Time:** about 180 minutes.
 # - **Before:** read the lesson [Hybrid](../../course/12_hybrid.ipynb), and do part 3 of exercise 09.
 # - **Needs:** nothing but this environment. No GPU.
 #

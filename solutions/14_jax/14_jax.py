@@ -4,7 +4,7 @@
 # You write the ring all-reduce once more, in JAX; a training step that a mesh of devices does together; and the
 # shardings that make one step data-parallel, tensor-parallel or fully sharded.
 #
-# - **Time:** about two hours.
+# - **Time:** about 120 minutes.
 # - **Before:** read the lesson [JAX](../../course/14_jax.ipynb).
 # - **Needs:** JAX, which this environment has where there is a JAX for your platform. No GPU.
 #

@@ -6,7 +6,7 @@
 # is divided twice, or clipped on each rank before it is averaged, or some samples count twice. You write two ports that
 # train like the original, and two evaluations that count each sample once.
 #
-# - **Time:** about an hour and a half.
+# - **Time:** about 90 minutes.
 # - **Before:** read the lesson [Frameworks](../../course/15_frameworks.ipynb).
 # - **Needs:** nothing but this environment. No GPU, and neither of the frameworks.
 #

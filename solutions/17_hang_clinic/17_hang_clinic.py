@@ -5,7 +5,7 @@
 # with an error or, worst of all, computes something wrong and says nothing. You find the cause and mend it. In the end
 # you read what four ranks have printed, and write the program that makes the diagnosis.
 #
-# - **Time:** about two hours.
+# - **Time:** about 120 minutes.
 # - **Before:** read the lesson [The hang clinic](../../course/17_hang_clinic.ipynb).
 # - **Needs:** nothing but this environment. No GPU.
 #

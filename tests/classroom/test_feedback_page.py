@@ -24,6 +24,7 @@ from distlib.classroom.grader.check_message import parts_of
 from distlib.classroom.grader.feedback import SafeFeedback, harmless_outputs, harmless_text
 from distlib.classroom.grader.feedback_page import feedback_page, mend, parts_of_notebook
 from distlib.classroom.grader.notebook_page import notebook_html, text_html
+from distlib.classroom.my_course.marks_back import FEEDBACK, MarksBack, marks_back
 from distlib.draw.style import contrast
 from tests.classroom.test_transplant import PNG
 from tests.notebooks.test_browser import FLAGS, PATIENCE
@@ -105,6 +106,12 @@ def test_the_marks_at_a_glance() -> None:
     assert "1 of 4 parts has full marks." in page and 'Begin with <a href="#part-shift">' in page
     for target in re.findall(r'href="#([^"]+)"', page):
         assert f'id="{target}"' in page, target
+
+
+def test_the_students_own_course_reads_the_marks(tmp_path: Path) -> None:
+    (tmp_path / FEEDBACK).mkdir(parents=True)
+    (tmp_path / FEEDBACK / "page.html").write_text(page_of(graded()), "utf-8")
+    assert marks_back(tmp_path) == {"09_things": MarksBack(7, 14)}
 
 
 def test_which_of_two_cells_was_graded_is_told_and_nbgraders_comment_is_not() -> None:

@@ -17,7 +17,7 @@ from distlib.cli import main
         ("launch --elastic 4:2 a.py:main", "argument --elastic: expected MIN:MAX with MIN from 1 to MAX"),
         ("grade 02 --jobs all", "argument --jobs: expected a whole number above 0, got 'all'"),
         ("grade 02 --time-for ada", "argument --time-for: expected NAME=TIMES with 1 to 100 times as much"),
-        ("check", "the following arguments are required: ASSIGNMENT\n"),
+        ("check --notebook a.ipynb", "--notebook needs the name of an exercise, such as 02\n"),
         ("check 02 03", "unknown argument 03"),
         ("check 02 --loud", "unknown option --loud"),
     ],

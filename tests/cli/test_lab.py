@@ -20,7 +20,7 @@ import psutil
 import pytest
 from tornado.websocket import websocket_connect
 
-from distlib.cli import lab
+from distlib.cli import copies, lab
 from tests.tools.lab_process import running_lab
 
 
@@ -138,7 +138,7 @@ def test_a_server_that_does_not_end_is_ended() -> None:
     )
     program = f"""
 import os, signal, subprocess, sys
-from distlib.cli import lab
+from distlib.cli import copies, lab
 server = subprocess.Popen([sys.executable, "-c", {stubborn!r}], stdout=subprocess.PIPE)
 server.stdout.readline()
 lab.end_when_asked(server, seconds=1)
@@ -211,7 +211,7 @@ def test_folders_that_the_user_chose_are_kept(tmp_path: Path) -> None:
 
 def test_a_student_gets_lessons_and_exercises_and_nothing_else(course: Path) -> None:
     with running_lab(course, PATH="/usr/bin:/bin") as (_, address):
-        assert names(address, "") == ["lessons"]  # this course has no exercises
+        assert names(address, "") == ["lessons", "my_course.md"]  # this course has no exercises
         assert names(address, "lessons") == ["lesson_00_start_here.ipynb"]
         page = ask(address, "lab").decode()
         for panel in ("formgrader", "create-assignment", "course-list", "assignment-list", "menu"):
@@ -220,9 +220,39 @@ def test_a_student_gets_lessons_and_exercises_and_nothing_else(course: Path) -> 
         assert default_of(address, "apputils-extension:notification", "fetchNews") == "false"
         assert default_of(address, "apputils-extension:notification", "checkForUpdates") is False
         assert default_of(address, "notebook-extension:tracker", "codeCellConfig")["lineNumbers"] is True
+        assert default_of(address, "docmanager-extension:plugin", "defaultViewers") == {"markdown": "Markdown Preview"}
         style = ask(address, "custom/custom.css")
         assert b"word-break: normal" in style and b"overflow-x: auto" in style
         assert asyncio.run(said_in_a_terminal(address, "command -v distlib")).endswith("/distlib")
+
+
+def test_it_opens_where_the_student_was(course: Path, root: Path) -> None:
+    shutil.copy(root / "course" / "01_messages.ipynb", course / "course")
+    with running_lab(course) as (_, address):
+        assert "/lab/tree/lessons/lesson_00_start_here.ipynb?token=" in address
+        run_first_cell(course / "work" / "lessons" / "lesson_01_messages.ipynb")
+    kept = json.loads((course / "work" / "progress" / "notebooks.json").read_text())  # when it ended
+    assert list(kept["notebooks"]) == ["lessons/lesson_01_messages.ipynb"]
+    with running_lab(course) as (_, address):
+        assert "/lab/tree/lessons/lesson_01_messages.ipynb?token=" in address
+    with running_lab(course, options=["--from-start"]) as (_, address):
+        assert "/lab/tree/lessons/lesson_00_start_here.ipynb?token=" in address
+
+
+def run_first_cell(path: Path) -> None:
+    """As if a student had run the first code cell of a notebook and saved it."""
+    notebook = json.loads(path.read_text())
+    next(cell for cell in notebook["cells"] if cell["cell_type"] == "code")["execution_count"] = 1
+    path.write_text(json.dumps(notebook))
+
+
+def test_what_it_says_before_it_starts(course: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert copies.bring_copies(course)
+    assert lab.where_to_open(course, from_start=False) == Path("lessons/lesson_00_start_here.ipynb")
+    assert "Next: " not in capsys.readouterr().out  # on the first day there is nothing to tell
+    run_first_cell(course / "work" / "lessons" / "lesson_00_start_here.ipynb")
+    lab.where_to_open(course, from_start=False)
+    assert "Next: Go on with lesson 00, Start here: 1 of " in capsys.readouterr().out
 
 
 def test_an_instructor_sees_the_whole_course(course: Path) -> None:

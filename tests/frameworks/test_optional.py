@@ -14,7 +14,8 @@ def test_a_framework_that_is_there_is_imported() -> None:
 def test_one_that_is_not_there_is_one_sentence() -> None:
     assert not is_there("no_such_framework")
     with pytest.raises(
-        ImportError, match="^no_such_framework is not installed: this Python is .* on .*don't need it.$"
+        ImportError,
+        match="^no_such_framework is not installed. `distlib fetch .* there is one for Python .*don't need it.$",
     ):
         require("no_such_framework")
 

@@ -175,3 +175,11 @@ def test_a_student_writes_and_validates_the_exercise(page: "Page", address: str,
     for name, answer in answers(root).items():
         assert handed_in[name].source.strip() == answer.strip()
         assert handed_in[name].metadata.nbgrader.grade_id == name
+
+
+def test_the_page_of_ones_own_course_leads_to_notebooks(page: "Page", address: str) -> None:
+    page.goto(address.replace("/lab/tree/", "/lab/workspaces/own-course/tree/").replace(LESSONS[0], "my_course.md"))
+    page.locator(".jp-RenderedMarkdown table").wait_for()  # as a table, and not as its text
+    page.get_by_role("link", name="Trees and grids").click()
+    page.wait_for_selector(".jp-Notebook .jp-Cell >> visible=true")
+    assert page.title().startswith("lesson_03")

@@ -26,6 +26,7 @@ def check_saved(name: str, notebook: Path | None = None, start: Path | None = No
     try:
         with SandboxForkServer(KINDS["none"](), Limits()) as first:
             # It imports torch, and so does this process meanwhile: with the judge.
+            from distlib.classroom.my_course.after_check import finished
             from distlib.classroom.self_check.exercise import find_exercise
             from distlib.judge.remote.frameworks import frameworks_of
             from distlib.judge.remote.judge import judge_in
@@ -37,7 +38,8 @@ def check_saved(name: str, notebook: Path | None = None, start: Path | None = No
         raise ExerciseError(f"the tests can't run on this machine: {error}. `distlib doctor` may know more") from None
     cells = {_name(cell): cell for cell in judged.notebook.cells}
     rows = [_row(function, tests, cells, judged.notebook) for function, tests in exercise.tests.items()]
-    return Results(exercise.name, _looked_at(exercise.path), rows, [*exercise.remarks, *judged.remarks])
+    results = Results(exercise.name, _looked_at(exercise.path), rows, [*exercise.remarks, *judged.remarks])
+    return finished(results, exercise.path)
 
 
 def _looked_at(path: Path) -> str:

@@ -17,9 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from distlib import exercises
-from distlib.checks.sentences import read_entries
-
+EXERCISES = Path(__file__).parents[2] / "exercises"  # a folder each, with its hints
 KINDS = ("a nudge", "the idea", "the shape of the code")
 FREE = "It costs nothing, and nobody notes it."
 _CLOSEST = 0.5  # how alike a name must be that may have been meant, from 0 to 1
@@ -79,8 +77,7 @@ class Hints:
 @cache
 def all_hints() -> tuple[Hints, ...]:
     """The hints of every function that has some, in the order of the exercises' folders."""
-    folders = (folder for path in exercises.__path__ for folder in sorted(Path(path).iterdir()))
-    return tuple(hints for folder in folders for hints in hints_in(folder))
+    return tuple(hints for folder in sorted(EXERCISES.iterdir()) for hints in hints_in(folder))
 
 
 def hints_in(folder: Path) -> list[Hints]:
@@ -89,6 +86,8 @@ def hints_in(folder: Path) -> list[Hints]:
     Raises:
         ValueError: the file is no list of entries, or a function has other hints than three.
     """
+    from distlib.checks.sentences import read_entries  # takes torch along, which `distlib lab` does without
+
     file = folder / "hints.txt"
     entries = read_entries(file) if file.is_file() else {}
     functions = dict.fromkeys(name.rpartition("_")[0] for name in entries)

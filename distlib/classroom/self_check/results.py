@@ -84,12 +84,14 @@ class Results:
         looked_at: a sentence: what was run.
         rows: in the notebook's order.
         remarks: what else a student should know, such as a cell that did not come to an end.
+        then: where everything passes, what comes next in the course: a sentence, or "".
     """
 
     name: str
     looked_at: str
     rows: list[FunctionRow]
     remarks: list[str]
+    then: str = ""
 
     @property
     def passes(self) -> bool:

@@ -36,6 +36,7 @@ def check_exercise(name: str) -> Table:
     Raises:
         ExerciseError: there is no notebook of this exercise here.
     """
+    from distlib.classroom.my_course.after_check import finished
     from distlib.classroom.self_check.exercise import find_exercise  # takes nbgrader along, which test cells do without
     from distlib.classroom.uploads.unsaved import ran_in_this_kernel
 
@@ -44,7 +45,7 @@ def check_exercise(name: str) -> Table:
     ran = ran_in_this_kernel()
     rows = [_row(function, tests, namespace, ran) for function, tests in exercise.tests.items()]
     remarks = [f"{each.advice} {judged(each, exercise.handed, ran)}" for each in exercise.several]
-    return Table(Results(exercise.name, _LOOKED_AT, rows, remarks))
+    return Table(finished(Results(exercise.name, _LOOKED_AT, rows, remarks), exercise.path))
 
 
 def judged(function: Definitions, cells: Sequence[HandedCell], ran: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ class Table:
         widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         messages = [f"{test}\n{textwrap.indent(message, '  ')}" for test, message in self._failures()]
-        about = f"{self.results.summary}\n{self.results.looked_at}"
+        about = "\n".join(filter(None, [self.results.summary, self.results.looked_at, self.results.then]))
         return "\n\n".join(["\n".join(lines), *messages, *self.results.notes, about])
 
     def __repr__(self) -> str:

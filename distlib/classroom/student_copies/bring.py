@@ -106,7 +106,18 @@ def _folder(course: Path, copy: Path) -> str:
 
 def version_of(copy: Notebook) -> str:
     """The version of the course that a copy was made from; empty if it does not say."""
-    return str(copy["metadata"].get("distlib", {}).get("version", ""))
+    said = copy["metadata"].get("distlib")
+    return str(said.get("version", "")) if isinstance(said, dict) else ""
+
+
+def course_version(original: Notebook, copy: str) -> str:
+    """The version that a fresh copy would be made from.
+
+    Args:
+        original: a notebook of the course.
+        copy: the path of its copy in the folder of copies.
+    """
+    return fingerprint(as_copy(original, _folder(Path(), Path(FOLDER) / copy)))
 
 
 def _original(course: Path, version: str) -> Path:

@@ -52,7 +52,7 @@ def write_file(path: Path, content: bytes) -> None:
 def text_of(cell: Cell) -> str:
     """What is written in a cell."""
     source = cell.get("source", "")
-    return source if isinstance(source, str) else "".join(source)
+    return source if isinstance(source, str) else "".join(map(str, source)) if isinstance(source, list) else ""
 
 
 def content_of(cell: Cell) -> tuple[str, str]:
@@ -62,7 +62,8 @@ def content_of(cell: Cell) -> tuple[str, str]:
 
 def mark_of(cell: Cell) -> dict[str, Any]:
     """nbgrader's metadata of a cell; empty if it has none."""
-    mark = cell.get("metadata", {}).get("nbgrader", {})
+    metadata = cell.get("metadata")
+    mark = metadata.get("nbgrader") if isinstance(metadata, dict) else None
     return mark if isinstance(mark, dict) else {}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from distlib.draw.players.cluster_scene import cluster_scene, refused_scene
 from distlib.draw.players.scene import Scene
@@ -19,6 +19,10 @@ _AGAIN = {"none": "nothing", "attention": "scores", "full": "layers"}
 class ClusterBoard(SliderBoard):
     """Sliders and a cluster.
 
+    Args:
+        level: which is played.
+        played: called with every layout that was played.
+
     Attributes:
         level: which is played.
         sliders: name to widget: "tp", "pp", "stage", "microbatches", "recompute", "axes", and "moved": how many layers
@@ -26,8 +30,8 @@ class ClusterBoard(SliderBoard):
         attempts: what was played, in order; for `score_card`.
     """
 
-    def __init__(self, level: ClusterLevel) -> None:
-        self.level, self.attempts = level, list[LaidOut]()
+    def __init__(self, level: ClusterLevel, played: Callable[[LaidOut], None] | None = None) -> None:
+        self.level, self.attempts, self._played = level, list[LaidOut](), played
         super().__init__(_layout_sliders(level))
 
     def layout(self) -> ParallelLayout:
@@ -54,6 +58,8 @@ class ClusterBoard(SliderBoard):
         except ValueError as error:
             return refused_scene(self.level, str(error))
         self.attempts.append(laid)
+        if self._played:
+            self._played(laid)
         return cluster_scene(laid)
 
     def __repr__(self) -> str:

@@ -37,4 +37,4 @@ def check_installed(frameworks: Iterable[str]) -> None:
     """Raise CanNotGrade for a framework that this Python lacks."""
     for name in sorted(frameworks):
         if not is_there(name):
-            raise CanNotGrade(f"this exercise needs {name}, which is not installed: `make env` leaves it out here.")
+            raise CanNotGrade(f"this exercise needs {name}, which is not installed: run `distlib fetch {name}`.")

@@ -1,0 +1,201 @@
+"""A student's own course as a value, and what comes next in it. It knows no files; `course_reading` reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from distlib.classroom.my_course.lesson_promise import LessonPromise
+from distlib.classroom.my_course.marks_back import MarksBack
+from distlib.classroom.my_course.notebooks_seen import SeenNotebook
+from distlib.classroom.my_course.written_functions import WrittenFunction
+from distlib.classroom.self_check.results import FAILS, PASSES
+from distlib.classroom.words import joined
+from distlib.games import BestPlay
+
+ENOUGH = 0.9  # of its cells: a lesson counts as done although a cell or two did not run
+_WRITTEN, _NOT_WRITTEN = "written", "not written"
+
+
+@dataclass(frozen=True)
+class OwnExercise:
+    """An exercise.
+
+    Attributes:
+        name: such as "02_all_reduce".
+        promise: what it promises.
+        functions: those it asks for.
+        checked: when it was checked last; None if it never was.
+        states: what that check said, by function.
+        handed_in: when it was handed in last; None if it never was.
+        marks: those that came back; None if none did.
+    """
+
+    name: str
+    promise: LessonPromise
+    functions: Sequence[WrittenFunction]
+    checked: datetime | None = None
+    states: dict[str, str] | None = None
+    handed_in: datetime | None = None
+    marks: MarksBack | None = None
+
+    @property
+    def number(self) -> str:
+        """Such as "02"."""
+        return self.name.partition("_")[0]
+
+    def state(self, function: WrittenFunction) -> str:
+        """ "passes" or "fails", as the last check said; "written" if that is all one knows; "not written"."""
+        said = (self.states or {}).get(function.name, "")
+        return _NOT_WRITTEN if not function.source else said if said in (PASSES, FAILS) else _WRITTEN
+
+    def names(self, *states: str) -> list[str]:
+        """The functions in one of these states."""
+        return [each.name for each in self.functions if self.state(each) in states]
+
+    @property
+    def passes(self) -> bool:
+        """Whether every function passed the last check."""
+        return bool(self.functions) and len(self.names(PASSES)) == len(self.functions)
+
+    @property
+    def minutes_done(self) -> float:
+        """Of the minutes that it takes, the share of the functions that pass; all of them once it is handed in."""
+        share = len(self.names(PASSES)) / len(self.functions) if self.functions else 0.0
+        return self.promise.minutes * (1.0 if self.handed_in else share)
+
+    @property
+    def next(self) -> str:
+        """What to do next in it, as a command; "" if there is nothing to do."""
+        if self.handed_in or not self.functions:
+            return ""
+        if self.passes:
+            return f"Hand in exercise {self.number} (distlib hand-in {self.number})"
+        if wrong := self.names(FAILS):
+            return f"Mend {joined(wrong)} in exercise {self.number} (distlib check {self.number} says what is wrong)"
+        if missing := self.names(_NOT_WRITTEN):
+            verb = "Write" if len(missing) < len(self.functions) else f"Begin exercise {self.number}: write"
+            where = f" in exercise {self.number}" if verb == "Write" else ""
+            return f"{verb} {missing[0]}{where}"
+        return f"Check exercise {self.number} (distlib check {self.number})"
+
+
+@dataclass(frozen=True)
+class OwnLesson:
+    """A lesson, and its exercise where it has one.
+
+    Attributes:
+        name: such as "02_all_reduce".
+        promise: what it promises.
+        seen: what ran in it.
+        exercise: of this lesson; None if it has none.
+    """
+
+    name: str
+    promise: LessonPromise
+    seen: SeenNotebook
+    exercise: OwnExercise | None = None
+
+    @property
+    def number(self) -> str:
+        """Such as "02"."""
+        return self.name.partition("_")[0]
+
+    @property
+    def title(self) -> str:
+        """As a sentence names it: "lesson 02, All-reduce"."""
+        return f"lesson {self.number}, {self.promise.short_title}"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has run, but for a cell or two."""
+        return self.seen.share >= ENOUGH
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether anything was done in it, or in its exercise."""
+        written = self.exercise is not None and any(each.source for each in self.exercise.functions)
+        return self.seen.ran > 0 or written
+
+    @property
+    def minutes_done(self) -> float:
+        """Of the minutes that it takes with its exercise, those that are done."""
+        read = self.promise.minutes * (1.0 if self.is_done else self.seen.share)
+        return read + (self.exercise.minutes_done if self.exercise else 0.0)
+
+    @property
+    def minutes(self) -> int:
+        """How long it takes, with its exercise."""
+        return self.promise.minutes + (self.exercise.promise.minutes if self.exercise else 0)
+
+    @property
+    def next(self) -> str:
+        """What to do next in it, as a command; "" if there is nothing to do."""
+        if not self.is_done and not self.seen.ran:
+            return f"Open {self.title}"
+        if not self.is_done:
+            return f"Go on with {self.title}: {self.seen.ran} of {self.seen.cells} cells have run"
+        return self.exercise.next if self.exercise else ""
+
+
+@dataclass(frozen=True)
+class OwnCourse:
+    """All of it.
+
+    Attributes:
+        lessons: in the course's order.
+        last: where the student was: the path in `work/` of the notebook that was worked on last; "" for nowhere.
+        remarks: what can't be read, and the like: sentences.
+        games: the best play of each level, in the order of lessons.
+    """
+
+    lessons: Sequence[OwnLesson]
+    last: str
+    remarks: Sequence[str] = ()
+    games: Sequence[BestPlay] = ()
+
+    @property
+    def exercises(self) -> list[OwnExercise]:
+        """In the course's order."""
+        return [lesson.exercise for lesson in self.lessons if lesson.exercise]
+
+    @property
+    def counted(self) -> list[OwnLesson]:
+        """The lessons whose hours count: all that are not optional, and optional ones that were begun."""
+        return [lesson for lesson in self.lessons if not lesson.promise.is_optional or lesson.is_begun]
+
+    @property
+    def minutes_done(self) -> float:
+        """By what the notebooks promise."""
+        return sum(lesson.minutes_done for lesson in self.counted)
+
+    @property
+    def minutes_to_come(self) -> float:
+        """Likewise."""
+        return sum(lesson.minutes for lesson in self.counted) - self.minutes_done
+
+    @property
+    def next_step(self) -> str:
+        """What to do next, in one sentence: from where the student was, then from the beginning."""
+        here = self._here()
+        for lesson in [*self.lessons[here:], *self.lessons[:here]]:
+            if lesson.promise.is_optional and not lesson.is_begun:
+                continue
+            if lesson.next:
+                hands_in = lesson.is_done and lesson.exercise is not None and lesson.exercise.passes
+                then = next_lesson(self.lessons, lesson.name) if hands_in else None
+                return f"{lesson.next}, then go on with {then.title}." if then else f"{lesson.next}."
+        return "All of it is done. Show it: distlib report"
+
+    def _here(self) -> int:
+        """The index of the lesson where the student was."""
+        names = [lesson.name for lesson in self.lessons]
+        stem = self.last.rpartition("/")[2].removesuffix(".ipynb").removeprefix("lesson_")
+        return names.index(stem) if stem in names else 0
+
+
+def next_lesson(lessons: Sequence[OwnLesson], name: str) -> OwnLesson | None:
+    """The lesson after the one of this name that is not optional; None after the last."""
+    later = [lesson for lesson in lessons if lesson.name > name and not lesson.promise.is_optional]
+    return later[0] if later else None

@@ -1,0 +1,167 @@
+"""`distlib report`: one page about what somebody has done in this course, to show to others. It loads and runs nothing.
+
+What he or she can do now, by what the finished lessons promise; pictures of own runs; the functions, with their code;
+marks. Nothing on it is claimed that the student's folder does not show.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from markupsafe import Markup
+
+from distlib.classroom.grader.notebook_page import COLORS, code_html, text_html
+from distlib.classroom.my_course.own_course import OwnCourse, OwnExercise, OwnLesson
+from distlib.classroom.my_course.progress_table import hours
+from distlib.classroom.my_course.run_pictures import RunPicture, best_picture
+from distlib.classroom.my_course.written_functions import WrittenFunction
+from distlib.classroom.pages import render
+from distlib.classroom.self_check.results import FAILS, PASSES
+from distlib.classroom.student_copies.copy_paths import EXERCISES, FOLDER, LESSONS
+from distlib.classroom.student_copies.notebook_json import read_notebook
+from distlib.classroom.words import count, points
+from distlib.draw.style import DARK_PAPER, LIGHT_PAPER
+
+REPORT = f"{FOLDER}/my_report.html"
+MARK = '<meta name="distlib-report" content="1">'
+_CAPSTONE = "19"
+_MOST_LETTERS = 160  # of what a function does, in a sentence
+_TITLE = "Distributed training, from the message up"
+
+
+@dataclass(frozen=True)
+class ShownPicture:
+    """A picture on the page, and the lesson that it is from."""
+
+    picture: RunPicture
+    lesson: OwnLesson
+
+    @property
+    def is_capstone(self) -> bool:
+        """Whether it is the last work of the course, shown large."""
+        return self.lesson.number == _CAPSTONE
+
+
+@dataclass(frozen=True)
+class ShownFunction:
+    """A function on the page.
+
+    Attributes:
+        name: its name.
+        state: "passes", "fails" or "written".
+        purpose: what it does, in its own words; "" if it does not say.
+        code: as HTML.
+    """
+
+    name: str
+    state: str
+    purpose: str
+    code: Markup
+
+    @property
+    def remark(self) -> str:
+        """What a reader should know about its tests."""
+        return {PASSES: "passes the tests", FAILS: "not right yet"}.get(self.state, "not checked yet")
+
+
+def is_empty(own: OwnCourse) -> bool:
+    """Whether there is nothing to show."""
+    return not any(lesson.is_begun for lesson in own.lessons)
+
+
+def portfolio(course: Path, own: OwnCourse, name: str, today: date, *, unfolded: bool = False) -> str:
+    """The page.
+
+    Args:
+        course: the course's folder, for the pictures.
+        own: what is shown.
+        name: of the student; "" for none.
+        today: when it was made.
+        unfolded: whether the code is open, as for printing it.
+    """
+    done = [lesson for lesson in own.lessons if lesson.is_done]
+    written = [each for each in own.exercises if any(function.source for function in each.functions)]
+    return render(
+        "portfolio.html",
+        title=_TITLE,
+        name=" ".join(name.split()),
+        today=f"{today.day} {today:%B %Y}",
+        tiles=_tiles(own, done),
+        done=[(lesson, [_phrase(phrase) for phrase in lesson.promise.able]) for lesson in done],
+        pictures=_pictures(course, own),
+        exercises=[(each, _code(each)) for each in written],
+        has_marks=any(each.marks for each in own.exercises),
+        games=own.games,
+        unfolded=unfolded,
+        colors=COLORS,
+        papers=(LIGHT_PAPER, DARK_PAPER),
+    )
+
+
+def _tiles(own: OwnCourse, done: Sequence[OwnLesson]) -> list[tuple[str, str]]:
+    """Numbers, and what they count."""
+    passing = sum(len(each.names(PASSES)) for each in own.exercises)
+    marks = [each.marks for each in own.exercises if each.marks]
+    tiles = [(str(len(done)), f"of {count(len(own.counted), 'lesson')} done")] if done else []
+    tiles += [
+        (str(passing), f"function{'' if passing == 1 else 's'} that pass{'es' if passing == 1 else ''} the tests")
+    ]
+    amount, unit = hours(own.minutes_done).split(" ")
+    tiles += [(amount, f"{unit} of work, as the course counts them")]
+    if marks:
+        tiles.append((points(sum(each.got for each in marks)), f"of {points(sum(each.full for each in marks))} points"))
+    return tiles
+
+
+def _phrase(phrase: str) -> Markup:
+    """A phrase of a lesson's promise, which may have Markdown in it."""
+    return Markup(str(text_html(phrase[:1].upper() + phrase[1:])).strip().removeprefix("<p>").removesuffix("</p>"))
+
+
+def _code(exercise: OwnExercise) -> list[ShownFunction]:
+    """The functions that are written."""
+    return [
+        ShownFunction(
+            each.name, exercise.state(each), _purpose(each), code_html(each.source, f"{exercise.name}-{each.name}")
+        )
+        for each in exercise.functions
+        if each.source
+    ]
+
+
+def _purpose(function: WrittenFunction) -> str:
+    """The first sentence of its docstring; "" if it has none, or is not Python."""
+    try:
+        nodes = ast.walk(ast.parse(function.source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    texts = [ast.get_docstring(node) or "" for node in nodes if isinstance(node, kinds) and node.name == function.name]
+    sentence = re.split(r"(?<=[.!?])\s|\n\n", texts[0].strip(), maxsplit=1)[0] if texts else ""
+    return " ".join(sentence.split())[:_MOST_LETTERS]
+
+
+def _pictures(course: Path, own: OwnCourse) -> list[ShownPicture]:
+    """A picture from each lesson that has one; the capstone's first."""
+    found = [ShownPicture(best, lesson) for lesson in own.lessons if (best := _best(course, lesson))]
+    return sorted(found, key=lambda shown: not shown.is_capstone)
+
+
+def _best(course: Path, lesson: OwnLesson) -> RunPicture | None:
+    """The best picture of a lesson; of the capstone, that of its exercise before that of its lesson."""
+    pairs = [(f"course/{lesson.name}.ipynb", f"{LESSONS}/lesson_{lesson.name}.ipynb")]
+    exercise = f"{lesson.name}/{lesson.name}.ipynb"
+    pairs.insert(0 if lesson.number == _CAPSTONE else 1, (f"exercises/{exercise}", f"{EXERCISES}/{exercise}"))
+    for original, mine in pairs:
+        try:
+            best = best_picture(read_notebook(course / original), read_notebook(course / mine))
+        except (OSError, ValueError):  # the reading of the course has named it
+            continue
+        if best:
+            return best
+    return None

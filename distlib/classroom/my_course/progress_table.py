@@ -1,0 +1,153 @@
+"""Where a student is: as text for a terminal, and as the page `work/my_course.md` next to the notebooks.
+
+The page is Markdown: JupyterLab shows it in its own colors, light or dark, its links open notebooks in the same window,
+and it needs no kernel and no extension. It is made anew when JupyterLab starts, and whenever something is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from distlib.classroom.my_course.own_course import OwnCourse, OwnExercise, OwnLesson
+from distlib.classroom.self_check.results import PASSES
+from distlib.classroom.student_copies.copy_paths import EXERCISES, FOLDER, LESSONS
+from distlib.classroom.student_copies.notebook_json import write_file
+from distlib.classroom.words import count, points
+from distlib.games import BestPlay
+from distlib.printable import printable
+
+PAGE = f"{FOLDER}/my_course.md"
+_TITLE = 34  # letters of a title that a row has room for
+_HEADS = ("", "lesson", "ran", "exercise", "handed in", "marks", "hours")
+
+
+def progress_text(own: OwnCourse) -> str:
+    """The table, what is done in numbers, and the next step, for a terminal."""
+    rows = [_HEADS, *(_texts(lesson) for lesson in own.lessons)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    remarks = [f"Remark: {remark}" for remark in own.remarks]
+    games = ["\n".join(["Games, your best:", *(f"  {game_words(play)}" for play in own.games)])] if own.games else []
+    return "\n\n".join(["\n".join(lines), *games, *remarks, f"{in_numbers(own)}\nNext: {own.next_step}"])
+
+
+def write_page(course: Path, own: OwnCourse) -> None:
+    """Write the page into the student's folder, if there is one. A folder that can't be written has no page.
+
+    Args:
+        course: the course's folder.
+        own: what is shown.
+    """
+    if (course / FOLDER).is_dir():
+        try:
+            write_file(course / PAGE, _page(own).encode())
+        except OSError:
+            return
+
+
+def in_numbers(own: OwnCourse) -> str:
+    """ "Done: 3 of 19 lessons, 9 of 80 functions; about 4.2 hours. To come: about 50 hours." """
+    lessons, exercises = own.counted, [lesson.exercise for lesson in own.counted if lesson.exercise]
+    functions = sum(len(each.functions) for each in exercises)
+    passing = sum(len(each.names(PASSES)) for each in exercises)
+    done = f"{sum(lesson.is_done for lesson in lessons)} of {count(len(lessons), 'lesson')}"
+    handed = f"{sum(each.handed_in is not None for each in exercises)} of {count(len(exercises), 'exercise')} handed in"
+    return (
+        f"Done: {done}, {passing} of {count(functions, 'function')}, {handed}; about {hours(own.minutes_done)}. "
+        f"To come: about {hours(own.minutes_to_come)}."
+    )
+
+
+def game_words(play: BestPlay) -> str:
+    """ "09 Fill the grid, level 1: 20 points (par 18)"."""
+    number = play.lesson.partition("_")[0]
+    score, par = f"{play.score:,.6g} {play.unit}", f"{play.par:,.6g}"
+    return f"{number} {play.title}, {play.level_name or f'level {play.level}'}: {score} (par {par})"
+
+
+def hours(minutes: float) -> str:
+    """ "1.5 hours", "44 hours": never more exact than it is."""
+    number = minutes / 60
+    shown = f"{number:.0f}" if number >= 10 else points(round(number, 1))
+    return f"{shown} hour{'' if shown == '1' else 's'}"
+
+
+def _texts(lesson: OwnLesson) -> tuple[str, ...]:
+    """The cells of a row."""
+    own = lesson.exercise
+    return (
+        lesson.number,
+        _title(lesson),
+        _ran(lesson),
+        _passing(own) if own else "",
+        f"{own.handed_in.astimezone():%d %b}" if own and own.handed_in else "",
+        f"{points(own.marks.got)} of {points(own.marks.full)}" if own and own.marks else "",
+        hours(lesson.minutes).partition(" ")[0] if lesson.minutes else "",
+    )
+
+
+def _title(lesson: OwnLesson) -> str:
+    """ "Two trees, many nodes, optional": cut where a row has no room for it."""
+    title, optional = lesson.promise.short_title, ", optional" if lesson.promise.is_optional else ""
+    room = _TITLE - len(optional)
+    return f"{title if len(title) <= room else title[: room - 1].rstrip(' ,') + '…'}{optional}"
+
+
+def _ran(lesson: OwnLesson) -> str:
+    if lesson.is_done:
+        return "✓"
+    return f"◐ {lesson.seen.ran} of {lesson.seen.cells}" if lesson.seen.ran else "–"
+
+
+def _passing(own: OwnExercise) -> str:
+    """ "✓ 4 of 4 pass", "◐ 1 of 4 passes", "○ 2 of 4 written": the most that one knows."""
+    number, passing, missing = len(own.functions), len(own.names(PASSES)), len(own.names("not written"))
+    if passing:
+        return f"{'✓' if own.passes else '◐'} {passing} of {number} pass{'' if passing > 1 else 'es'}"
+    return f"○ {number - missing} of {number} written" if missing < number else "–"
+
+
+# ── the page ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _page(own: OwnCourse) -> str:
+    here = f"You were in [{own.last.rpartition('/')[2].removesuffix('.ipynb')}]({own.last}).\n" if own.last else ""
+    remarks = [f"*{_harmless(remark)}*\n" for remark in own.remarks]
+    games = [f"- {_harmless(game_words(play))}" for play in own.games]
+    games = ["**Games, my best:**\n", *games, ""] if games else []
+    table = [_row(_HEADS), _row(["---"] * len(_HEADS)), *(_row(_linked(lesson)) for lesson in own.lessons)]
+    return "\n".join(
+        [
+            "# My course\n",
+            f"**Next:** {_harmless(own.next_step)}\n",
+            here,
+            *remarks,
+            f"{in_numbers(own)}\n",
+            *table,
+            "",
+            *games,
+            "Hours are those of the lesson with its exercise; optional ones count once you have begun them. A lesson "
+            "is done when nine of ten of its cells have run, a function when it passes the last check "
+            "(`distlib check`). `distlib report` makes a page of it all to show to others.\n",
+            "This page is made anew when JupyterLab starts, and with every check. In a terminal: `distlib progress`.",
+            "",
+        ]
+    )
+
+
+def _linked(lesson: OwnLesson) -> list[str]:
+    number, title, ran, passing, *others = map(_harmless, _texts(lesson))
+    lesson_file = f"{Path(LESSONS).name}/lesson_{lesson.name}.ipynb"
+    exercise_file = f"{Path(EXERCISES).name}/{lesson.name}/{lesson.name}.ipynb"
+    exercise = f"[{passing.replace('–', 'to do')}]({exercise_file})" if lesson.exercise else ""
+    return [number, f"[{title}]({lesson_file})", ran, exercise, *others]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _harmless(text: str) -> str:
+    """A text that Markdown shows as it is: names in it come from files."""
+    return "".join(f"\\{sign}" if sign in "\\`*_[]<>|#~$" else sign for sign in printable(text))

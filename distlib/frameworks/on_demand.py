@@ -1,0 +1,134 @@
+"""TensorFlow and JAX come when somebody opens their lesson. The environment begins without them: 1.8 GB less.
+
+    fetch("tensorflow")        in the first cell of lessons 13 and 13b
+    distlib fetch jax          the same from a terminal
+
+pip installs what `pyproject.toml` names as the extra of that name. Everything that is here already keeps its version.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from distlib.frameworks.optional import check_there, is_there
+
+COURSE = "distlib-course"
+FETCHED = {"tensorflow": "TensorFlow, 1.4 GB on the disk", "jax": "JAX, 0.4 GB on the disk"}
+# Asks for "tensorflow" by name, which on a PC is the package for GPUs. So it comes by itself, without what it asks for.
+ALONE = {"tensorflow": ("tf-keras",)}
+OPTIONS = ("--disable-pip-version-check", "--no-input")
+TELLS_BYTES = Version("24.1")  # of pip: from here on it says how many bytes have come, and of how many
+LINES_OF_PIP = 3  # of an error
+_PINNED = re.compile(r"[\w.+!-]+")
+
+
+def fetch(name: str) -> None:
+    """Install a framework, "tensorflow" or "jax", unless it is there. Shows how far it is.
+
+    Raises:
+        ValueError: another name.
+        ImportError: its makers have none for this Python, or pip can't get it. Says what to do.
+    """
+    if name not in FETCHED:
+        raise ValueError(f"fetch expected {' or '.join(map(repr, FETCHED))}, got {name!r}")
+    if is_there(name):
+        return
+    wanted = requirements(name)
+    if not wanted:
+        check_there(name)  # says that there is none
+    print(f"{FETCHED[name]}, is fetched now. This happens once, and takes some minutes.", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        constraints = Path(folder, "constraints.txt")
+        constraints.write_text("\n".join(_constraints(wanted)), encoding="utf-8")
+        _pip(name, ["-c", str(constraints), *wanted])
+        if name in ALONE:
+            _pip(name, ["-c", str(constraints), "--no-deps", *ALONE[name]])
+    importlib.invalidate_caches()
+
+
+def requirements(extra: str) -> list[str]:
+    """What this extra of the course asks for on this machine, as pip reads it."""
+    every = [Requirement(each) for each in importlib.metadata.requires(COURSE) or ()]
+    return [f"{each.name}{each.specifier}" for each in every if _is_of(each, extra) and not _is_of(each, "")]
+
+
+def _is_of(requirement: Requirement, extra: str) -> bool:
+    """Whether it is asked for with this extra, on this machine."""
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+
+
+def _constraints(wanted: Sequence[str]) -> Iterator[str]:
+    """What is here stays as it is. What comes has the versions of `constraints.txt`, if that file is here."""
+    here = {str(canonicalize_name(str(each.metadata["Name"]))): each.version for each in _distributions()}
+    coming = {str(canonicalize_name(Requirement(each).name)) for each in wanted}
+    yield from (f"{name}=={version}" for name, version in here.items() if name not in coming | {COURSE})
+    file = Path(__file__).parents[2] / "constraints.txt"
+    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+        name, pinned, _ = line.partition("==")
+        if pinned and str(canonicalize_name(name)) not in here:
+            yield line
+
+
+def _distributions() -> Iterator[importlib.metadata.Distribution]:
+    found = (each for each in importlib.metadata.distributions() if each.metadata and each.metadata["Name"])
+    return (each for each in found if _PINNED.fullmatch(each.version))
+
+
+def _pip(name: str, arguments: Sequence[str]) -> None:
+    """`pip install` with these arguments, and a bar that shows what it does.
+
+    Raises:
+        ImportError: it fails.
+    """
+    bar = "raw" if Version(importlib.metadata.version("pip")) >= TELLS_BYTES else "off"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pip", "install", *OPTIONS, "--progress-bar", bar, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    with process:
+        try:
+            lines = _shown(process)
+        except BaseException:  # an interrupt of the kernel, too: pip has installed nothing before its last step
+            process.kill()
+            raise
+    if process.returncode:
+        reason = "\n".join(lines[-LINES_OF_PIP:])
+        raise ImportError(
+            f"pip could not fetch {name}. Is this machine on the internet, and can you write to {sys.prefix}? "
+            f"To try again: run this cell again, or `distlib fetch {name}`. pip says:\n{reason}",
+            name=name,
+        )
+
+
+def _shown(process: subprocess.Popen[str]) -> list[str]:
+    """Draw pip's steps as a bar while it works. Returns what it has said besides."""
+    from tqdm.auto import tqdm
+
+    said = []
+    with tqdm(unit="B", unit_scale=True, leave=False, desc="pip") as bar:
+        for line in process.stdout or ():
+            words = line.split()
+            if words[:1] == ["Progress"]:  # Progress 1048576 of 257000000
+                bar.n, bar.total = int(words[1]), int(words[3])
+            elif words[:1] in (["Collecting"], ["Downloading"], ["Installing"]):
+                bar.reset()
+                bar.set_description("Installing" if words[0] == "Installing" else " ".join(words[:2]), refresh=False)
+            elif words and not line.startswith("WARNING:"):
+                said.append(line.rstrip())
+            bar.refresh()
+    return said

@@ -1,0 +1,122 @@
+"""The games as lessons call them: a play that counts is kept in the student's file, if it is the best of its level.
+
+It is kept in work/ of a course, where a student works, or in the current folder where there is no course. In the
+course itself, where authors work, nothing is kept.
+
+    fill          lesson 09, `schedules.puzzle`
+    lay_out       lesson 12, `strategy.cluster_game`; play_cluster: the same with sliders
+    race          lesson 07, `server_race`
+    swing         lesson 11, `zero.memory_golf`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cache, wraps
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from distlib.draw.players.cluster_board import ClusterBoard
+from distlib.games import server_race
+from distlib.games.game_list import game_of
+from distlib.games.my_games import BestPlay, keep_best
+from distlib.training.schedules import puzzle
+from distlib.training.strategy import cluster_game
+from distlib.training.zero import memory_golf
+
+Given = ParamSpec("Given")
+Got = TypeVar("Got")
+
+
+def keep_play(result: object) -> None:
+    """Keep what a game gave, where that is right; what hinders it is printed, and the lesson goes on.
+
+    Raises:
+        TypeError: it is not a play of a game.
+    """
+    folder = games_folder(Path.cwd())
+    play = as_play(result)
+    if folder is None or play is None:
+        return
+    try:
+        said = keep_best(folder, [play])
+    except OSError as error:
+        said = f"This play is not kept: {error.filename or folder}: {error.strerror}"
+    if said:
+        print(said)
+
+
+def as_play(result: object) -> BestPlay | None:
+    """What is kept of a play; None if it does not count, or the board would not replay it.
+
+    Raises:
+        TypeError: as above.
+    """
+    game = game_of(result)
+    score = game.score(result)
+    if score is None:
+        return None
+    level, choices = game.written(result)
+    return BestPlay(
+        game.name,
+        game.title,
+        game.lesson,
+        level,
+        game.levels[level],
+        score,
+        game.unit,
+        game.less_is_better,
+        _par(game.name, level),
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        choices,
+    )
+
+
+@cache
+def _par(name: str, level: int) -> float:
+    from distlib.games.game_list import all_games
+
+    return all_games()[name].par(level)
+
+
+def games_folder(start: Path) -> Path | None:
+    """The folder of the student who works in `start`; None where nothing is kept."""
+    for folder in [start, *start.parents]:
+        course = folder.parent
+        if folder.name == "work" and _is_course(course):
+            return folder
+        if _is_course(folder):
+            return None
+    return start
+
+
+def _is_course(folder: Path) -> bool:
+    return (folder / "exercises").is_dir() and (folder / "distlib" / "__init__.py").is_file()
+
+
+def keeping(play: Callable[Given, Got]) -> Callable[Given, Got]:
+    """A function of a game that keeps what it gives."""
+
+    @wraps(play)
+    def kept(*args: Given.args, **kwargs: Given.kwargs) -> Got:
+        result = play(*args, **kwargs)
+        keep_play(result)
+        return result
+
+    return kept
+
+
+fill = keeping(puzzle.fill)
+lay_out = keeping(cluster_game.lay_out)
+race = keeping(server_race.race)
+swing = keeping(memory_golf.swing)
+
+
+def play_cluster(number: int) -> ClusterBoard:
+    """As `distlib.draw.play_cluster`: sliders for a level of the cluster, from 1 on. Every move is kept as a play.
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    return ClusterBoard(cluster_game.cluster_level(number), keep_play)

@@ -1,0 +1,58 @@
+"""What surrounds an open project: its forms and workflows can be read, and say what the project's own files say."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+FORMS = sorted((Path(__file__).parents[1] / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml"))
+ELEMENTS = {"markdown", "input", "textarea", "dropdown", "checkboxes"}  # of GitHub's issue forms
+
+
+def read_yaml(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def version_of(root: Path) -> str:
+    return str(tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
+
+
+def test_one_version_everywhere(root: Path) -> None:
+    newest = re.search(r"^## (\S+), ", (root / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert newest and newest[1] == version_of(root) == read_yaml(root / "CITATION.cff")["version"]
+
+
+def test_a_citation_has_what_the_format_demands(root: Path) -> None:
+    citation = read_yaml(root / "CITATION.cff")
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)  # of version 1.2.0's schema
+    assert all({"name"} <= set(author) for author in citation["authors"])
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
+def test_a_form_can_be_filled_in(path: Path) -> None:
+    form = read_yaml(path)
+    assert form["name"] and form["description"]
+    assert {element["type"] for element in form["body"]} <= ELEMENTS
+    asked = [element for element in form["body"] if element["type"] != "markdown"]
+    assert len({element["id"] for element in asked}) == len(asked)
+    assert all(element["attributes"]["label"] for element in asked)
+    assert any(element.get("validations", {}).get("required") for element in asked)
+
+
+def test_the_workflow_runs_every_share_by_the_projects_own_script(root: Path) -> None:
+    job = read_yaml(root / ".github" / "workflows" / "ci.yml")["jobs"]["share"]
+    shares = re.search(r"^SHARES := (\d+)$", (root / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert shares and job["strategy"]["matrix"]["share"] == list(range(1, int(shares[1]) + 1))
+    assert sum(".ci/run" in step.get("run", "") for step in job["steps"]) == 1
+
+
+def test_hooks_call_what_make_check_calls(root: Path) -> None:
+    recipe = re.search(r"^check:.*\n((?:\t.*\n)+)", (root / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert recipe
+    called = {re.split(r" --| \.", line.strip().removeprefix("$(BIN)/"))[0] for line in recipe[1].splitlines()}
+    (repository,) = read_yaml(root / ".pre-commit-config.yaml")["repos"]
+    hooks = {re.split(r" --", hook["entry"].removeprefix(".venv/bin/"))[0] for hook in repository["hooks"]}
+    assert hooks == called
