@@ -14,8 +14,9 @@
 #
 # - **A prediction.** Before some runs you are asked what will come out. Commit to an answer. Nobody grades it, and a
 #   wrong guess is where you learn most.
-# - **Try it.** You change a line of the cell below, run it again, and see what follows. One way to do it is folded away
-#   under the cell: click on the three dots to open it. You can't break anything.
+# - **Try it.** You change a line of the cell below, run it again, and see what follows. You can't break anything. One
+#   way to do it is folded away under the cell: click on the three dots to open it. It does not run on the way. To see
+#   what follows from it, run it twice in a row.
 # - **Checks.** A line that begins with `assert` holds a number of the text. If the number were wrong, the cell would
 #   stop there. Most checks are folded away, too.
 
@@ -244,8 +245,12 @@ def hello_in_order(comm: Communicator) -> None:
 _ = world.run(hello_in_order)
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # This only makes it likely. A machine that is busy can hold a rank up for longer than you let the others sleep. To make
 # it certain, a rank has to *wait for a message* from the one before. You will soon be able to write that.
+#
+# </details>
 #
 # **Try it.** More ranks than your machine has cores: ask for 8, or 16. Does it still work? The first start takes a
 # moment.
@@ -395,8 +400,12 @@ assert world.run(two_messages) == [[0] * 4, [7] * 4, [7] * 4, [3] * 4]
 world.trace
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # With two messages, the trace says "2 rounds": the second message could be sent only after the first one had been
 # received. [Lesson 01](01_messages.ipynb) defines rounds, and what else there is to count.
+#
+# </details>
 #
 # ## A picture of a run
 #
@@ -656,8 +665,12 @@ except RankError as error:
     assert error.ranks == [0, 1, 2, 3]
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # If rank 1 fails while rank 0 waits for it, the message names rank 1. Rank 0 has made no mistake. If all four fail in
 # the same way, one line names them all.
+#
+# </details>
 #
 # ### It never ends
 #

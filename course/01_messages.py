@@ -371,10 +371,14 @@ print("simulated ranks:", slow.run(too_early))
 assert [slow.run(too_early) for _ in range(3)] == [[-1, 0, -1, 2]] * 3
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # Without the wait, some ranks read their buffer before the message is in it. No error is raised. In the real world
 # chance decides which ranks, and that is what makes such mistakes hard to find. In the simulated one ranks 0 and 2 read
 # too early in every run. But ranks 1 and 3 left out the wait, too, and got their number each time. So a right result
 # proves nothing here, in either world.
+#
+# </details>
 #
 # ## How to count: rounds, steps, seconds
 #
@@ -855,9 +859,13 @@ assert times[1, "flat_broadcast"] == [7.5, 4.5, 6, 7.5]
 assert times[1, "tree_of_four"] == [4.5, 4.5, 3, 3]
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # A rank that sends to a slow one has to wait for it, and so do all ranks that it would serve next. The tree sends to
 # rank 2 first, the flat broadcast to rank 1. The rank that is served last keeps few others waiting: a slow rank 3
 # delays one other rank at most.
+#
+# </details>
 
 # %% [markdown]
 # ### Scatter and gather
@@ -927,7 +935,8 @@ print(guess_8.compare(f"{faster}, and rank 0 sends {bytes_sent}"))
 # So a tree helps most where everybody gets the *same*.
 
 # %% tags=["folded"]
-# Checks of the numbers above. Without latency the tree gains nothing.
+# Checks of the numbers above
+# Without latency the tree gains nothing.
 assert scatters["scatter_directly"] == (1, 3.0, [24, 0, 0, 0])
 assert scatters["scatter_by_tree_of_four"] == (2, 2.5, [24, 0, 8, 0])
 no_latency = SimulatedWorld(4, Cluster.flat(4, Link(latency=0, bandwidth=16)))
@@ -1059,6 +1068,8 @@ for pattern in (flat_with_isend, broadcast):
     assert round(1e3 * equal.elapsed, 6) == 2.976
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # With `isend`, 63 messages leave the root one behind the other, and their latencies overlap: 2.54 ms instead of 3.78
 # ms. The tree cannot overlap its six latencies, because each message has to wait for the one before. So there is a
 # latency from which the flat broadcast is faster: for this tensor 456 µs. With 1 ms it takes 3.52 ms, and the tree 6.24
@@ -1067,6 +1078,8 @@ for pattern in (flat_with_isend, broadcast):
 # Steps are a good guide where the bytes count, or where a rank waits in every `send`. Like every model, they leave
 # something out. (Our simulated ranks start a message at no cost. Real ones need some time for each, which speaks for
 # the tree.)
+#
+# </details>
 #
 # ## In real frameworks
 #

@@ -276,9 +276,13 @@ assert len(five.states) - 1 == 4 and five.cell(4, 4, 4).is_full
 assert zeros.full_sums == [0] * 5 and zeros_sent == five_sent
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # With $N$ ranks it takes $N-1$ steps, and rank $r$ completes chunk $r$. With `only_rank_0` no cell is ever full, since
 # the parts of the other ranks are missing. But the arrows and the bytes are the same: the ring does not know that it
 # sends zeros.
+#
+# </details>
 #
 # ### The second phase
 #
@@ -290,7 +294,8 @@ assert zeros.full_sums == [0] * 5 and zeros_sent == five_sent
 play_chunks(history, title="The ring: reduce-scatter, then all-gather")
 
 # %% tags=["folded"]
-# Checks: chunk 0 starts at rank 1, and each later step completes four more cells
+# Checks
+# Chunk 0 starts at rank 1, and each later step completes four more cells
 senders = [message.src for message in history.messages if message.chunks == (0,)]
 assert senders == [1, 2, 3, 0, 1, 2]
 assert history.full_sums[3:] == [4, 8, 12, 16]
@@ -500,7 +505,8 @@ print(guess_4.compare("equally fast"))
 # next lesson, [Trees and grids](03_trees_and_grids.ipynb), finds the size.
 
 # %% tags=["folded"]
-# Checks: each formula against each run, and the sentences above
+# Checks
+# Each formula against each run, and the sentences above
 import math
 
 for (size, name), ms in simulated.items():
@@ -583,8 +589,15 @@ for size in SIZES:
     at_once = fast_links.elapsed
     print(f"{size:11,} bytes: {at_once * 1e3:8.2f} ms")
     assert math.isclose(at_once, 2 * LATENCY + 2 * (RANKS - 1) * size / BANDWIDTH)
+fast_links.run(master_at_once, 1)
+assert round(fast_links.elapsed * 1e3, 2) == 0.04
+assert fast_links.elapsed * 1e3 < simulated[4, "tree"]
+fast_links.run(master_at_once, 250_000)
+assert round(fast_links.elapsed * 1e3, 1) == 12.6
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # All 63 messages then wait at the same time, and the latency counts once in each direction:
 # $2\,\alpha + 2(N-1)\,S\,\beta$. For one number that is 0.04 ms, less than the tree. For 1 MB it is still 12.6 ms,
 # since the bytes pass through one link as before.
@@ -592,14 +605,8 @@ for size in SIZES:
 # Do not trust the 0.04 ms too far. In this model all of $\alpha$ is waiting, and waiting costs nobody anything. On a
 # real machine a part of it is work that the processor of rank 0 does for every single message (the LogP model of
 # Culler and others calls it the overhead). That part adds up 63 times.
-
-# %% tags=["folded"]
-# Checks of the numbers above
-fast_links.run(master_at_once, 1)
-assert round(fast_links.elapsed * 1e3, 2) == 0.04
-assert fast_links.elapsed * 1e3 < simulated[4, "tree"]
-fast_links.run(master_at_once, 250_000)
-assert round(fast_links.elapsed * 1e3, 1) == 12.6
+#
+# </details>
 
 # %% [markdown]
 # ### On a real clock
@@ -771,12 +778,16 @@ print("seconds until each rank is done:", seconds)
 assert max(seconds) == 8
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # It is enough, and it is slow: with 8 ranks, one step takes 8 seconds instead of 1. Rank 7 can only receive after rank
 # 0 has taken its message, rank 6 after that, and so on, once around the ring.
 #
 # The ranks could take turns: even ranks send first, odd ranks receive first. But the odd ranks then wait for a message
 # before they send their own, so one step takes 2 seconds. With `comm.exchange`, which sends and receives at once, it
 # takes 1.
+#
+# </details>
 
 
 # %%
@@ -971,9 +982,13 @@ for size in (4, 4_000, 100_000, 200_000, 1_000_000):
     assert math.isclose(whole_ms, 1e3 * (RANKS - 1) * (LATENCY + size / BANDWIDTH))
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # For small tensors it wins over the ring, by a factor of two, since it has half the steps. (The tree is better
 # still.) With these links they meet a little above 200 kB. So it is not a bad algorithm everywhere. It is bad for
 # what rings are used for.
+#
+# </details>
 #
 # ## The real thing: averaging gradients
 #
@@ -1091,7 +1106,8 @@ print("Ours and torch's agree.")
 world.close()
 
 # %% tags=["folded"]
-# A check of what follows about unequal links: four ranks, two of the four links of their ring ten times as slow
+# A check of what follows about unequal links
+# Four ranks, two of the four links of their ring ten times as slow
 FAST, SLOW = Link(latency=1e-5, bandwidth=1e9), Link(latency=1e-4, bandwidth=1e8)
 
 

@@ -197,8 +197,12 @@ assert seconds("ring", flat(1024, ten_times_wider), 4 * KIB) * 1.001 > old / 1e3
 assert round(old / new, 1) == 2.0
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # The wider network gains less than a thousandth. Bandwidth can be bought. Latency comes from distances, switches and
 # software, and is much harder to get rid of. What we can change is how many latencies we wait for.
+#
+# </details>
 #
 # ## A tree: few steps
 #

@@ -144,7 +144,8 @@ def print_way_up(world_size: int, blocks: int) -> None:
 print_way_up(8, blocks=2)
 
 # %% tags=["folded"]
-# Checks: no rank sends or receives twice in a step; only complete blocks move up
+# Checks
+# No rank sends or receives twice in a step; only complete blocks move up
 for n, blocks in [(8, 2), (13, 3), (64, 4)]:
     trees, everybody = two_trees(n), [moves_up(rank, n, blocks) for rank in range(n)]
     arrived = set()
@@ -639,8 +640,8 @@ assert leads == {4: "halving_doubling", 16: "halving_doubling", 64: "hierarchica
 
 # %% [markdown]
 # In the picture hierarchical is the fastest at every point. But the points are powers of two. Attack that conclusion,
-# too. And attack the grid's line, which jumps at 128 ranks: the library makes its grid as square as it can, there of 8
-# rows and 16 columns, so that a row is *two* nodes. What if a row is always one node?
+# too. And attack the grid's line, which jumps at 128 ranks: the library makes its grid as square as it can, there of
+# eight rows and sixteen columns, so that a row is *two* nodes. What if a row is always one node?
 
 # %%
 fastest = {}

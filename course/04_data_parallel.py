@@ -609,7 +609,8 @@ ours, theirs = world.run(both)[0]
 print("Ours and torch's agree:", torch.equal(ours, theirs))
 
 # %% tags=["folded"]
-# Checks of the numbers above, and nn.DataParallel on what this machine has
+# Checks of the numbers above, and nn
+# DataParallel on what this machine has
 assert torch.equal(ours, theirs)
 for cut, expected in ((torch.chunk, [3, 3, 3, 1]), (torch.tensor_split, [3, 3, 2, 2])):
     assert [len(part) for part in cut(torch.zeros(10), 4)] == expected

@@ -589,7 +589,8 @@ for ranks, bandwidth in ((2, 4e6), (2, 16e6), (2, 64e6), (2, 1e9), (4, 16e6)):
     )
 
 # %% tags=["folded"]
-# Checks of the numbers above: most is gained where both take about equally long
+# Checks of the numbers above
+# Most is gained where both take about equally long
 assert max(gains, key=gains.get) == (2, 16e6)
 assert gains[2, 1e9] < 0.05 and gains[2, 4e6] < 0.25
 cluster = Cluster.flat(4, Link(3e-4, 1.5 * 16e6))  # 1.5 times the bytes take no longer
@@ -865,7 +866,8 @@ for compute in (0.015, 0.3):
 print(guess_5.compare(100 * 15 / step_ms["pageable", 0.015]))
 
 # %% tags=["folded"]
-# Checks of the numbers above: first the copies one after the other, then the longer of both
+# Checks of the numbers above
+# First the copies one after the other, then the longer of both
 batch_bytes = 256 * 3 * 224 * 224 * 4
 staged, fetched = 1e3 * batch_bytes / MEMORY, 1e3 * batch_bytes / PCIE.bandwidth
 for compute in (15, 300):
@@ -1190,7 +1192,8 @@ assert "unused.weight" in pair.run(with_ours)[0][2]
 
 
 # %% tags=["folded"]
-# Both cases, with torch's and ours: `unused` is used nowhere, `some` on rank 0 only
+# Both cases, with torch's and ours
+# `unused` is used nowhere, `some` on rank 0 only
 class PartlyUsed(WithUnused):
     def __init__(self) -> None:
         super().__init__()

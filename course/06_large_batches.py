@@ -498,7 +498,8 @@ def percent(shares: list[float]) -> str:
 
 
 # %% tags=["folded"]
-# A check: after 20 training steps, the model of seed 3 in the stack is the one that seed 3 gives alone
+# A check
+# After 20 training steps, the model of seed 3 in the stack is the one that seed 3 gives alone
 stack, alone = stack_of([RATE], SEEDS), make_model(3)
 optimizer = torch.optim.SGD(alone.parameters(), lr=RATE)
 for _, chosen in zip(range(20), batches(4, 1, SEEDS), strict=False):

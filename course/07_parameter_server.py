@@ -473,7 +473,8 @@ for workers, slow_ranks in (
 # It checks itself: the replay of a run arrives where the run has arrived, stale gradients and all.
 
 # %% tags=["folded"]
-# trial: a replay on our digits, many models at once. Each row of `numbers` is a model
+# A replay on our digits, many models at once
+# Each row of `numbers` is a model
 Point = tuple[float, torch.Tensor]  # a time, and the losses [rates, seeds] then
 
 

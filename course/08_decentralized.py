@@ -338,7 +338,8 @@ curves(
 )
 
 # %% tags=["folded"]
-# Checks of the numbers above: never above the bound, and near it in the end
+# Checks of the numbers above
+# Never above the bound, and near it in the end
 for name, matrix in GRAPHS.items():
     for rounds in ROUNDS:
         assert all(
@@ -1299,11 +1300,15 @@ assert abs(after[kept][240] - after[local][240]) < 0.02
 assert after[kept][2000] > after[kept][240] - 0.03
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # Nothing of this is special to gossip. The last row of the table is **local SGD**: alone for four steps, then the mean
 # of all models. It is measured just before a mean is taken. Right after it all ranks have the mean of their models,
 # with 93 %, and four steps of their own undo that. All begin from the same model every four steps, so no *distance*
 # builds up over 2000 steps. What builds up is the length of the weights: the median rank has about 65 % after 240
 # steps, and a quarter after 2000. If the lengths are kept from step 240 on, as above, nothing is lost.
+#
+# </details>
 
 # %% [markdown]
 # ## A slow rank

@@ -280,7 +280,8 @@ for p in (2, 4, 8):
         assert abs(relative - (p - 1) / m) < 1e-9
 
 # %% tags=["folded"]
-# Checks of the numbers above: 27.3, 15.8 and 8.6 % for four ranks
+# Checks of the numbers above
+# 27.3, 15.8 and 8.6 % for four ranks
 spans = timing_of(run).spans[3]
 assert (spans[0].start, spans[-1].end, timing_of(run).seconds) == (3, 27, 33)
 assert sum(span.seconds for span in spans) == 24 and f"{96 / 33:.1f}" == "2.9"
@@ -346,7 +347,8 @@ print(guess_3.compare(verdict))
 pipeline_timeline(timings, title="The same time, less memory")
 
 # %% tags=["folded"]
-# Checks of what is said above and below, with live tensors: the microbatches of which anything was kept
+# Checks of what is said above and below, with live tensors
+# The microbatches of which anything was kept
 assert abs(timings["GPipe"].seconds - timings["1F1B"].seconds) < 1e-9
 for p, m in [(4, 8), (4, 2), (3, 7)]:
     ranks = SimulatedWorld(p, Cluster.flat(p, FREE))
@@ -383,7 +385,8 @@ play_pipeline(
 memory_per_rank(kept, "Activations that are kept, 4 ranks, 8 microbatches")
 
 # %% tags=["folded"]
-# Checks: rank 0 keeps half, rank 2 a quarter
+# Checks
+# Rank 0 keeps half, rank 2 a quarter
 assert kept["1F1B"][0] * 2 == kept["GPipe"][0]
 assert kept["1F1B"][2] * 4 == kept["GPipe"][2]
 
@@ -679,7 +682,8 @@ compared = {"1F1B": timings["1F1B"], "zero bubble, ZB-H1": halves}
 pipeline_timeline(compared, title="Whole backward passes, and halves")
 
 # %% tags=["folded"]
-# Checks of the numbers below: (p − 1)/(3m + p − 1) of the total where m ≥ p
+# Checks of the numbers below
+# (p − 1)/(3m + p − 1) of the total where m ≥ p
 for p in range(1, 9):
     for m in range(1, 17):
         timing = time_schedule(zero_bubble(p, m))
@@ -769,7 +773,8 @@ compared = {"zero bubble, ZB-H1": halves, "ZB-V": v_shaped}
 pipeline_timeline(compared, title="Halves, and halves in a V")
 
 # %% tags=["folded"]
-# Checks of the numbers above and below: (p − 1)/(6m + p − 1) where m ≥ 2p − 1
+# Checks of the numbers above and below
+# (p − 1)/(6m + p − 1) where m ≥ 2p − 1
 for p in range(1, 9):
     for m in range(2 * p - 1, 20):
         schedule = zero_bubble_v(p, m)
@@ -829,7 +834,8 @@ for name, (schedule, costs) in SCHEDULES.items():
     assert abs(timing.bubble - time_schedule(schedule, costs).bubble) < 1e-9
 
 # %% tags=["folded"]
-# Checks: each microbatch crosses each boundary forward and backward, as 32 float64 per sample
+# Checks
+# Each microbatch crosses each boundary forward and backward, as 32 float64 per sample
 for name, (messages, nbytes) in sent.items():
     boundaries = {"interleaved": 7, "ZB-V": 6}.get(name, 3)
     assert messages == 2 * 8 * boundaries
@@ -1064,9 +1070,13 @@ print(
 assert abs(slowest - 0.4) < 1e-9 and timed(costs, cut).bubble > 0.45
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # A single layer that is too large can't be helped by any cut *between* layers. To cut the layer itself is the subject
 # of lesson 10. Or let several ranks share the work of the slowest stage, each with other microbatches. PipeDream does
 # that.
+#
+# </details>
 #
 # ## On a clock
 #
@@ -1307,7 +1317,8 @@ print("rank 2 of torch's 1F1B:", " ".join(orders["Schedule1F1B"][2]))
 print("rank 2 of ours:        ", *one_forward_one_backward(4, 8)[2])
 
 # %% tags=["folded"]
-# Checks: action by action
+# Checks
+# Action by action
 ours = [[str(action) for action in row] for row in gpipe(4, 8)]
 theirs = [row[:16] for row in orders["ScheduleGPipe"]]
 assert theirs == ours

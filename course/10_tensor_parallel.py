@@ -717,8 +717,12 @@ for pair in PAIRS:
 assert sent["row, column"] / sent["column, row"] == 0.75
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # The rule is not "columns first". It is: send where it is narrow. In a transformer the hidden features are four times
 # as many, so the two all-reduces stand outside of them.
+#
+# </details>
 #
 # ## Attention
 #
@@ -830,8 +834,12 @@ print("three layers:", all_reduces(world.trace))
 assert all_reduces(world.trace) == 3
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # Three layers send three gradients of $x$, one after the other, and add them up only then. So put the operator before
 # all three, or make them one.
+#
+# </details>
 #
 # ### The bytes
 #
@@ -956,9 +964,13 @@ assert off(total, torch.logsumexp(scores.flatten(), dim=0)) < 1e-3
 assert off(sums.log().sum(), torch.logsumexp(scores.flatten(), dim=0)) > 100
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # `largest + sums.log()` is one number per rank and position, and `torch.logsumexp(largest + sums.log(), 0)` puts them
 # together. So a rank can also *gather* two numbers per position: its own log-sum-exp, and the score of the target. That
 # is one all-gather, instead of two all-reduces. Which is cheaper?
+#
+# </details>
 
 
 # %%
@@ -1054,7 +1066,8 @@ step_timeline(
 )
 
 # %% tags=["folded"]
-# Checks of the numbers above: the time is computing, and 4 ring all-reduces per layer
+# Checks of the numbers above
+# The time is computing, and 4 ring all-reduces per layer
 for name, cluster in LINKS.items():
     each = duration.ring_all_reduce(cluster, 8 * TOKENS * WIDTH, 2)
     assert abs(tensor_seconds[name] - one_device / 8 - 4 * LAYERS * each) < 1e-9
@@ -1246,7 +1259,8 @@ with World(2) as real:
         assert "unflatten" in str(error)
 
 # %% tags=["folded"]
-# Checks of what is said below: ours call the same as the second plan
+# Checks of what is said below
+# Ours call the same as the second plan
 assert theirs["layers"] == ({"all_reduce": 2}, {"all_reduce": 3 + 1})
 assert theirs["one input"] == ({"all_reduce": 2}, {"all_reduce": 2})
 assert counted["whole layer"] == (2, 2)

@@ -190,7 +190,8 @@ with World(2) as real:
 assert right_losses[-1] < right_losses[0] - 0.3
 
 # %% tags=["folded"]
-# Checks: all-reduces of ten steps, on real ranks as well
+# Checks
+# All-reduces of ten steps, on real ranks as well
 two.run(train_gpt, whole)
 # embedding 1; two layers 4 each; scores 1, backward; loss 2
 assert two.trace.messages_sent == in_reality == [10 * (1 + 2 * 4 + 1 + 2) * 2] * 2
@@ -320,7 +321,8 @@ print(guess_1.compare(100 * cut_step["activations"] / whole_step["activations"])
 memory_parts(memory, "A training step of two transformer layers")
 
 # %% tags=["folded"]
-# Checks of the numbers above and below: 4 + 12/N times x per layer, and what norms and softmax keep
+# Checks of the numbers above and below
+# 4 + 12/N times x per layer, and what norms and softmax keep
 assert f"{cut_step['activations'] / whole_step['activations']:.0%}" == "44%"
 for kind in ("weights", "gradients", "optimizer"):
     assert 0.25 < cut_step[kind] / whole_step[kind] < 0.27
@@ -856,7 +858,8 @@ for width in (2048, 4096):
 assert mixed > 0.95 * ring_seconds(LINKS["slow"]) and half < better < mixed / 3
 
 # %% tags=["folded"]
-# Checks of what is said below; with links of any bandwidth eight are not twice as fast as four
+# Checks of what is said below
+# With links of any bandwidth eight are not twice as fast as four
 pairs = [f"{1e3 * four:.0f} {1e3 * both:.0f}" for four, both in by_width.values()]
 assert pairs == ["208 251", "711 648"]
 for width in by_width:

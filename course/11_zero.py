@@ -1427,7 +1427,8 @@ for name, reshard in WAYS.items():
     assert gap < 1e-9
 
 # %% tags=["folded"]
-# Checks: torch gathers and scatters as often as ours
+# Checks
+# Torch gathers and scatters as often as ours
 for name, counts in torch_gathers.items():
     found = {call.rpartition(".")[2]: number for call, number in counts.items()}
     assert sum(n for call, n in found.items() if "gather" in call) == gathers[name]

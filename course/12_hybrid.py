@@ -372,12 +372,16 @@ assert few["tp"].nbytes < few["dp"].nbytes
 assert ways["4 × 1 × 2"]["dp"] > ways["4 × 1 × 2"]["tp"]
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # What remains is a short formula. With $T$ tokens in the batch, and an MLP four times as wide as $h$, tp sends about
 #
 # $$\frac{T \, (tp - 1)}{3h \, (dp - 1)}$$
 #
 # times as much as dp. So the sizes matter as much as the tokens: with dp 32 × tp 2 it is 5 where dp 8 × tp 8 has 163.
 # In the picture above, 4 × 1 × 2 already sends more along dp.
+#
+# </details>
 
 # %% [markdown]
 # ## Each number once

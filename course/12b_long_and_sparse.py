@@ -221,7 +221,8 @@ timeline(forward, title="Ring attention, forward", by="round")
 # float32. A real kernel cuts this block as well, and never has it whole (FlashAttention).
 
 # %% tags=["folded"]
-# Checks: other numbers of ranks, seeds, masks and orders, real ranks; half precision
+# Checks
+# Other numbers of ranks, seeds, masks and orders, real ranks; half precision
 for ranks in (2, 3, 5):
     some = SimulatedWorld(ranks, contexts="threads")
     for seed, causal in ((1, False), (2, True)):
@@ -447,7 +448,8 @@ except RankError as error:
     assert "heads that 8 ranks divide" in str(error)
 
 # %% tags=["folded"]
-# Checks: bytes with fewer KV heads, from the counts of the ring and of an all-to-all
+# Checks
+# Bytes with fewer KV heads, from the counts of the ring and of an all-to-all
 for g in (1, 2, 8):
     ring = ls.ring_attention_traffic(8, 64, 2).nbytes[0]
     both_ways = traffic.all_to_all(8, (2 * g + 2) * 64, 2).nbytes[0]
@@ -530,7 +532,8 @@ print(f"the ring wins from some {one_node:,} tokens on")
 assert 136_000 < one_node < 145_000
 
 # %% tags=["folded"]
-# Checks of what is said below; other numbers of ranks, and forward alone
+# Checks of what is said below
+# Other numbers of ranks, and forward alone
 assert lead(2**12) < 1 / 5 and 0.96 < lead(2**17) < 0.97
 assert 1.035 < lead(163_840) < 1.045 and 1.006 < lead(2**20) < 1.007
 flat = {n: Cluster.flat(n, NODE.intra) for n in (2, 4, 8, 16)}
@@ -686,7 +689,8 @@ print(f"largest difference to one process with all experts {gap:.0e}")
 assert gap < 1e-12 and 0.2 < stay < 0.3
 
 # %% tags=["folded"]
-# Checks: the bytes by formula: counts, rows there, rows back
+# Checks
+# The bytes by formula: counts, rows there, rows back
 row = FEATURES * 8
 for rank in range(4):
     away = sum(sent[rank]) - sent[rank][rank]
@@ -749,7 +753,8 @@ timeline(
 )
 
 # %% tags=["folded"]
-# Checks: equal shares, but all rows of a rank go to one expert; and an unbalanced router on two nodes
+# Checks
+# Equal shares, but all rows of a rank go to one expert; and an unbalanced router on two nodes
 for favourite, expected in (
     (lambda rank: rank, 0.7),
     (lambda rank: (rank + 1) % 8, 1.0),
@@ -759,6 +764,7 @@ for favourite, expected in (
     found = moe.expert_seconds(NODE, rows, WIDTH, PER_ROW)
     assert max(found.computing) < 1.001 * min(even.computing)
     assert round(found.total / even.total, 1) == expected
+two_nodes = Cluster(2, 4, Link(3e-6, 50e9), Link(5e-6, 12.5e9))
 on_two_nodes = [
     moe.expert_seconds(two_nodes, [row] * 8, WIDTH, PER_ROW).total
     for row in ([ROWS] * 8, [ROWS + 7 * ROWS // 2] + [ROWS // 2] * 7)
@@ -940,7 +946,8 @@ crowded = shares(0.1, factor=1.0, alike=True)
 assert sum(crowded) < 0.65
 
 # %% tags=["folded"]
-# Checks: other seeds. Five of six give nearly all to one expert; one, 5, to two of them
+# Checks
+# Other seeds. Five of six give nearly all to one expert; one, 5, to two of them
 busiest = [max(without), *(max(shares(0.0, seed)) for seed in range(1, 6))]
 assert min(busiest[:5]) > 0.95 and 0.6 < busiest[5] < 0.8
 assert max(shares(0.1, seed=1)) < 0.25

@@ -685,6 +685,12 @@ guess_6 = predict(
 
 
 # %%
+def mean_of_means(losses: tf.Tensor) -> tf.Tensor:
+    """What this replica adds to the mean of the replicas' means."""
+    replica = tf.distribute.get_replica_context()
+    return tf.reduce_mean(losses) / replica.num_replicas_in_sync
+
+
 def share_of_all(losses: tf.Tensor) -> tf.Tensor:
     """What this replica adds to the mean loss of a global batch of any size."""
     replica = tf.distribute.get_replica_context()
@@ -850,7 +856,8 @@ for name, order in (("as they come", as_they_come), ("sorted", by_digit)):
     print(f"clipped at 0.5 and added: {used(shares_of[name], 0.5):.2f}")
 
 # %% tags=["folded"]
-# Checks of the numbers above; with a very low limit each share is clipped, so Keras does clip
+# Checks of the numbers above
+# With a very low limit each share is clipped, so Keras does clip
 assert abs(lengths["one device"] - 0.5) < 1e-4 and lengths["4 replicas"] > 0.99
 low = partial(tf.keras.optimizers.SGD, RATE, global_clipnorm=length / 100)
 each_clipped = gradient_of(mirrored, share_of_mean, make_optimizer=low)

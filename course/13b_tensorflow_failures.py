@@ -554,11 +554,15 @@ print(
 assert 3 * SIZE < bytes_of(with_adam) < 5 * SIZE
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # Adam keeps two numbers per parameter, so that is about three times as much. A checkpoint also has no position in the
 # epoch, unless you save that, too. `BackupAndRestore` has one as fine as its `save_freq`.
 #
 # (With several workers *every* worker must call it, all but worker 0 into a folder that is thrown away. So says
 # TensorFlow's tutorial on several workers, see below; we have not run it.)
+#
+# </details>
 #
 # ## In real frameworks
 #
@@ -610,11 +614,15 @@ print(kill_rank(victim) if victim != 2 else of_torch)
 print(kill_rank(0))
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # No: the world is told by the operating system, not by a rank. (Under torchrun it is the agent that sees it, one per
 # machine, and it ends the ranks of all.)
 #
 # This is what we have seen. (In the strategies that have one process, such as MirroredStrategy, all replicas end with
 # it.)
+#
+# </details>
 
 # %% tags=["folded"]
 # The table, from the runs above

@@ -183,7 +183,8 @@ assert shifted.tolist() == [0, 10, 11, 12]
 
 
 # %% tags=["folded"]
-# Checks of the sentences above and below: a deadlock compiles; two senders for one destination
+# Checks of the sentences above and below
+# A deadlock compiles; two senders for one destination
 def deadlock(mine: jax.Array) -> jax.Array:  # don't run it
     def pass_on(mine: jax.Array) -> jax.Array:
         return lax.ppermute(mine, "ranks", [(0, 1), (1, 2), (2, 3), (3, 0)])
@@ -677,10 +678,14 @@ assert tried_out[P(None, "ranks"), 32] == 29_058 < 86_466 / 2
 assert tried_out[P(None, "ranks"), 256] == 188_994 > 86_466 * 2
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # Whole is worse than by images: every device computes the hidden layer of all. By columns it is a third for 32 images
 # (29,058 bytes), and more than twice as much for 256 (188,994). One line has made another strategy of the step: it is
 # tensor parallel now, sends activations in place of gradients, and suits small batches. The values are the same. So a
 # constraint that is right for one batch is wrong for another.
+#
+# </details>
 #
 # ### By hand
 #
@@ -890,6 +895,8 @@ assert counted(found[2]) == {"all-reduce": 1} and found[2][0].shapes == (
 )
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # **`W1` by rows:** each device has those for a quarter of the pixels. So it could compute its part of a sum for the
 # hidden layer, and an all-reduce could add the parts up. The compiler doesn't: that sum has 256 × 128 numbers, and to
 # all-reduce it a device sends 196,608 bytes. It gathers `W1`, for 24,576, and then every device computes the **whole
@@ -897,6 +904,8 @@ assert counted(found[2]) == {"all-reduce": 1} and found[2][0].shapes == (
 # all-reduce. Which way a layer is cut has to fit what comes in, and so the layer before it. Lesson 10 is about that.
 #
 # **`b1` cut as well:** one small vector, and the program is another one, with four collectives and 123,648 bytes.
+#
+# </details>
 #
 # ## What goes wrong
 #

@@ -461,7 +461,8 @@ print(gone)
 assert "deleted" in gone and new["W"].shape == deep.shape
 
 # %% tags=["folded"]
-# Check of the numbers above: the last one is that of the donated step
+# Check of the numbers above
+# The last one is that of the donated step
 assert needs.argument_size_in_bytes == deep.nbytes
 assert needs.alias_size_in_bytes == deep.nbytes and more < 64
 

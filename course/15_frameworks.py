@@ -153,8 +153,12 @@ SideBySide(
 )
 
 # %% [markdown]
+# <details><summary>What follows: open it when you have tried</summary>
+#
 # (A line that is only indented further, or stands elsewhere, has not changed here.) Where the loop stays yours, seven
 # or eight of plain torch's 19 lines go, whatever the framework; the Trainer, which takes the loop, takes 15.
+#
+# </details>
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -285,7 +289,8 @@ how = (
 print(guess_4.compare(how))
 
 # %% tags=["folded"]
-# Checks of the numbers above: whatever the version
+# Checks of the numbers above
+# Whatever the version
 for each in reports.values():
     assert each.difference <= 1e-5
 

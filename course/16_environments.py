@@ -665,7 +665,8 @@ assert common == [10, 10, 10]
 
 
 # %% tags=["folded"]
-# Check of the text above: from their own last steps to step 60
+# Check of the text above
+# From their own last steps to step 60
 def go_on(comm: Communicator) -> None:
     for _ in range((30, 30, 40)[comm.rank], 60):
         all_reduce(comm, torch.ones(1))

@@ -341,7 +341,8 @@ print(
 print(guess_3.compare(limit))
 
 # %% tags=["folded"]
-# Checks of the numbers above: the factor is what a ring sends, and its limit is 2
+# Checks of the numbers above
+# The factor is what a ring sends, and its limit is 2
 assert abs(limit - 25 * 4 / 7) < 1e-9 and abs(example.bus_bandwidth - 25e9) < 1
 
 
@@ -391,7 +392,8 @@ predicted_and_measured(
 )
 
 # %% tags=["folded"]
-# Checks of the text above: a simulated ring is the formula; the fit finds a link that is known
+# Checks of the text above
+# A simulated ring is the formula; the fit finds a link that is known
 for each, simulated in zip(table, compared, strict=True):
     chunk = each.nbytes / ranks
     formula = 2 * (ranks - 1) * (link.latency + chunk / link.bandwidth)

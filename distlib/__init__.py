@@ -16,9 +16,11 @@ __version__ = "0.1.0"
 _PASSES_ON = True  # see worlds.call_site: a name that is looked up here is no call of the library
 
 if "ipykernel" in sys.modules:  # in a notebook, the ranks' fork server loads torch in the background
+    from distlib.folded_answers import run_only_when_asked as _run_only_when_asked
     from distlib.worlds.real import forkserver as _forkserver
 
     _forkserver.current()
+    _run_only_when_asked()
 
 
 def __getattr__(name: str) -> object:

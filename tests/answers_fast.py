@@ -443,6 +443,7 @@ def unheard_in(found: Sequence[Judged], folder: Path) -> list[str]:
     sources = "\n".join(cell.source for name in names for cell in cells_of(name, folder))
     used = set(re.findall(r"distlib\.exercises\.(\w+)", sources))
     files = [file for name in used for path in exercises.__path__ for file in Path(path, name).glob("*.txt")]
+    files = [file for file in files if file.name != "hints.txt"]  # opened by students, and told by no check
     if used >= {module.name for module in pkgutil.iter_modules(exercises.__path__)}:
         files += [file for path in checks.__path__ for file in Path(path).rglob("*.txt")]
     told = [said.error for judged in found for said in judged.said.values()]

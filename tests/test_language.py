@@ -19,8 +19,10 @@ DOCUMENTS = [
     ROOT / "solutions" / "SYLLABUS.md",
     ROOT / "docker" / "README.md",
     ROOT / "ANYWHERE.md",
+    ROOT / "distlib" / "classroom" / "student_copies" / "AGENTS.md",
 ]
 SOURCES = [path for name in ("course", "solutions", "distlib") for path in sorted((ROOT / name).rglob("*.py"))]
+SENTENCES = sorted((ROOT / "distlib").rglob("*.txt"))  # of the tutor, and hints
 
 BANNED = {
     r"\bbeside\b": "say besides, next to, against, or in the background: whichever is meant",
@@ -64,7 +66,7 @@ def prose(path: Path) -> str:
 def test_an_accent_stays_out(pattern: str) -> None:
     found = [
         f"{path.relative_to(ROOT)}: … {text[max(0, match.start() - 40) : match.end() + 30]} …"
-        for path, text in ((path, prose(path)) for path in [*DOCUMENTS, *SOURCES])
+        for path, text in ((path, prose(path)) for path in [*DOCUMENTS, *SOURCES, *SENTENCES])
         for match in re.finditer(pattern, text)
         if match.group() not in ALLOWED.get(path.relative_to(ROOT).as_posix(), set())
     ]

@@ -9,6 +9,8 @@ import nbformat
 from nbformat import NotebookNode
 
 from distlib.authoring.cells import FOLDED, AuthoringError, check_assignment, check_cell, nbgrader_metadata, text_of
+from distlib.classroom.self_check.hints import EXERCISES, hints_in
+from distlib.folded_answers import is_answer
 
 NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -24,7 +26,7 @@ def notebook_from_text(text: str, filename: str, *, graded: bool) -> str:
     """
     parsed = jupytext.reads(text, fmt="py:percent")
     lines = _cell_lines(text, filename, len(parsed.cells))
-    cells, marked = [], []
+    cells, marked, hints = [], [], _hints_by_function(text)
     for position, (cell, line) in enumerate(zip(parsed.cells, lines, strict=True)):
         try:
             metadata = nbgrader_metadata(cell)
@@ -37,6 +39,8 @@ def notebook_from_text(text: str, filename: str, *, graded: bool) -> str:
         cells.append(_clean_cell(cell, metadata, position))
         if metadata is not None:
             marked.append(metadata)
+        if metadata is not None and metadata["solution"] and metadata["grade_id"] in hints:
+            cells.append(_hint_cell(metadata["grade_id"], hints))
     try:
         check_assignment(marked)
     except AuthoringError as error:
@@ -56,7 +60,8 @@ def _cell_lines(text: str, filename: str, count: int) -> list[int]:
 def _clean_cell(cell: NotebookNode, metadata: dict[str, object] | None, position: int) -> NotebookNode:
     kept: dict[str, Any] = {"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {}
     if FOLDED in kept.get("tags", ()):
-        kept["jupyter"] = {"source_hidden": True, "outputs_hidden": True}
+        # An answer's output is folded by not being there: it runs only when it is asked for.
+        kept["jupyter"] = {"source_hidden": True, "outputs_hidden": not is_answer(cell.source)}
     if metadata is not None:
         kept["nbgrader"] = metadata
     # A random id would change every notebook at every build.
@@ -65,6 +70,17 @@ def _clean_cell(cell: NotebookNode, metadata: dict[str, object] | None, position
         cell.cell_type, nbformat.v4.new_raw_cell
     )
     return make(cell.source, metadata=kept, id=cell_id)
+
+
+def _hints_by_function(text: str) -> dict[str, str]:
+    """By function, the folded hints of the exercise whose checks a text imports."""
+    folder = re.search(r"^from distlib\.exercises\.(\w+)", text, re.MULTILINE)
+    return {each.function: each.folded() for each in hints_in(EXERCISES / folder[1])} if folder else {}
+
+
+def _hint_cell(function: str, hints: dict[str, str]) -> NotebookNode:
+    """A cell below the function's. It has a name of its own, so that no other cell's id changes."""
+    return nbformat.v4.new_markdown_cell(hints[function], id=f"{function}_hints")
 
 
 def _serialize(cells: list[NotebookNode]) -> str:

@@ -21,10 +21,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from distlib.classroom.self_check.hints import Hints
     from distlib.classroom.self_check.table import Table
     from distlib.classroom.uploads.receipt import Receipt
 
-__all__ = ["check_exercise", "hand_in"]
+__all__ = ["check_exercise", "hand_in", "hint"]
 
 
 def check_exercise(name: str) -> Table:
@@ -33,6 +34,22 @@ def check_exercise(name: str) -> Table:
     from distlib.classroom.self_check import running  # takes torch along, which `distlib lab` does without
 
     return running.check_exercise(name)
+
+
+def hint(function: str, number: int = 1, exercise: str = "") -> Hints:
+    """Three hints for a graded function, to be opened one by one; see `self_check.hints`. They cost nothing.
+
+    Args:
+        function: its name, such as "shift".
+        number: of the hint that is shown where there is no HTML: 1, 2 or 3.
+        exercise: its number, where functions of two exercises have the same name.
+
+    Raises:
+        NoHint: there is none; the message says why.
+    """
+    from distlib.classroom.self_check import hints
+
+    return hints.hint(function, number, exercise)
 
 
 def hand_in(name: str, student: str = "", *, sure: bool = False) -> Receipt | None:

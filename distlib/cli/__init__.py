@@ -44,6 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
     check = "show which functions of an exercise pass their tests, and what to do next; it gives no marks. Without the "
     check += "name of an exercise it is `distlib progress`"
     _add_check_arguments(commands.add_parser("check", help=check, description=check[0].upper() + check[1:] + "."))
+    hint = "show a hint for a graded function: 1 a nudge, 2 the idea, 3 the shape of the code; it costs nothing"
+    _add_hint_arguments(commands.add_parser("hint", help=hint, description=hint[0].upper() + hint[1:] + "."))
     hand_in = "hand in an exercise: look at the saved notebook, make the file to upload or submit it, print a receipt"
     _add_hand_in_arguments(
         commands.add_parser("hand-in", help=hand_in, description=hand_in[0].upper() + hand_in[1:] + ".")
@@ -102,6 +104,10 @@ def main(arguments: list[str] | None = None) -> int:
         from distlib.cli.check import check as check_notebook
 
         return check_notebook(options.assignment, options.notebook)
+    if options.command == "hint":
+        from distlib.cli.hint import show_hint
+
+        return show_hint(options.function, options.number, options.exercise)
     if options.command == "hand-in":
         from distlib.cli.hand_in import hand_in_from_terminal
 
@@ -146,6 +152,13 @@ def main(arguments: list[str] | None = None) -> int:
 def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("assignment", metavar="ASSIGNMENT", nargs="?", default="", help="such as 02_all_reduce, or 02")
     parser.add_argument("--notebook", metavar="PATH", type=Path, help="your notebook, if it is not in work/exercises/")
+
+
+def _add_hint_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("function", metavar="FUNCTION", help="such as shift")
+    parser.add_argument("number", metavar="NUMBER", type=_positive, nargs="?", default=1, help="1, 2 or 3; else 1")
+    which = "such as 14, where functions of two exercises have the same name"
+    parser.add_argument("--exercise", metavar="EXERCISE", default="", help=which)
 
 
 def _add_hand_in_arguments(parser: argparse.ArgumentParser) -> None:

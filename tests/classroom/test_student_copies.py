@@ -19,7 +19,7 @@ from nbformat.v4 import new_code_cell
 from nbgrader.utils import compute_checksum
 
 from distlib.classroom.student_copies.bring import Brought, bring
-from distlib.classroom.student_copies.copy_paths import BACKUPS, FIRST_LESSON, copies
+from distlib.classroom.student_copies.copy_paths import BACKUPS, FIRST_LESSON, FOR_ASSISTANTS, copies
 from distlib.classroom.student_copies.merge import merge
 from distlib.classroom.student_copies.notebook_json import (
     Cell,
@@ -359,3 +359,31 @@ def test_a_kernel_that_the_student_chose_stays() -> None:
     mine = {**OLD, "metadata": {"kernelspec": {"name": "mine"}}}
     new = {**OLD, "metadata": {"kernelspec": {"name": "python3"}, "distlib": {"version": "2"}}}
     assert merge(OLD, mine, new)["metadata"] == {"kernelspec": {"name": "mine"}, "distlib": {"version": "2"}}
+
+
+def test_a_copy_without_hints_gets_them_and_keeps_its_answers(course: Path) -> None:
+    with_hints = read_notebook(course / ORIGINAL)
+    old = {**with_hints, "cells": [cell for cell in with_hints["cells"] if not cell["id"].endswith("_hints")]}
+    write_notebook(course / ORIGINAL, old)
+    bring(course)
+    mine = read_notebook(course / EXERCISE)
+    for cell in mine["cells"]:
+        if is_answer(cell):
+            cell["source"] = f"# my {name_of(cell)}"
+    write_notebook(course / EXERCISE, mine)
+    write_notebook(course / ORIGINAL, with_hints)
+    bring(course)
+    updated = read_notebook(course / EXERCISE)["cells"]
+    assert [cell["id"] for cell in updated] == [cell["id"] for cell in with_hints["cells"]]
+    assert [name_of(cell) for cell in updated if name_of(cell)] == [name_of(c) for c in old["cells"] if name_of(c)]
+    assert all(text_of(cell) == f"# my {name_of(cell)}" for cell in updated if is_answer(cell))
+
+
+def test_the_folder_asks_assistants_to_tutor_and_a_students_own_words_stay(course: Path) -> None:
+    bring(course)
+    asked = course / "work" / "AGENTS.md"
+    assert asked.read_text(encoding="utf-8") == FOR_ASSISTANTS.read_text(encoding="utf-8")
+    assert "tutor" in asked.read_text(encoding="utf-8")
+    asked.write_text("Mine.")
+    bring(course)
+    assert asked.read_text() == "Mine."

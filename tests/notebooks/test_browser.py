@@ -11,6 +11,7 @@ import nbformat
 import psutil
 import pytest
 
+from distlib.folded_answers import NOT_RUN, TITLE
 from tests.tools.lab_process import running_lab
 
 if TYPE_CHECKING:
@@ -98,6 +99,24 @@ def test_a_student_runs_a_lesson(page: "Page", address: str, course: Path, lesso
     assert complaints(cells) == []
     assert page.locator(".jp-Notebook img").count() > 0  # the pictures of the run
     assert page.get_by_text("Would you like to get notified").count() == 0
+
+
+def test_a_folded_answer_opens_and_runs_only_when_it_is_asked_for(page: "Page", address: str) -> None:
+    open_notebook(page, address, LESSONS[0])
+    page.locator(".jp-Notebook .jp-Cell").first.click()
+    page.keyboard.press("Escape")
+    passed_over = page.locator(".jp-CodeCell", has=page.get_by_text(NOT_RUN)).first
+    while not passed_over.count():
+        page.keyboard.press("Shift+Enter")
+        page.wait_for_timeout(100)  # it goes on to the next cell
+    assert passed_over.locator(".jp-InputPlaceholder, .jp-Placeholder").first.inner_text().strip() == TITLE
+    assert page.get_by_text("comm.sleep(0.2 * comm.rank)").count() == 0
+    passed_over.locator(".jp-Placeholder-contentContainer").first.click()
+    answer = page.locator(".jp-CodeCell", has_text="comm.sleep(0.2 * comm.rank)").first
+    answer.locator(".cm-content").click()
+    page.keyboard.press("Control+Enter")
+    page.keyboard.press("Control+Enter")
+    answer.locator(".jp-OutputArea", has_text="[rank 3] Hello.").wait_for()
 
 
 def test_preformatted_text_keeps_its_columns_in_a_narrow_window(page: "Page", address: str) -> None:

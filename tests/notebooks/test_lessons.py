@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 import re
+import symtable
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +20,7 @@ import psutil
 import pytest
 from nbclient import NotebookClient
 
+from distlib.folded_answers import NOT_RUN, TITLE, is_answer
 from distlib.frameworks.optional import is_there
 from tests.tools.descriptions import undescribed_in
 
@@ -126,6 +129,9 @@ def execute(notebook: nbformat.NotebookNode, folder: Path) -> tuple[set[tuple[in
     with client.setup_kernel():
         kernel = psutil.Process(client.km.provisioner.pid)  # type: ignore[union-attr]
         for index, cell in enumerate(client.nb.cells):
+            if is_answer(cell.source):  # it runs when it is asked for: the second time in a row
+                client.execute_cell(cell, index)
+                assert [output.get("text") for output in cell.outputs] == [f"{NOT_RUN}\n"]
             client.execute_cell(cell, index, execution_count=index or 1)
             family |= set(kernel.children(recursive=True))
     client.set_widgets_metadata()
@@ -236,12 +242,101 @@ def test_predictions_are_made_before_the_run_that_answers_them(path: Path) -> No
     assert len({cells[number].partition("=")[2] for number in asking}) == len(asking)
 
 
+TELLING = {  # what the title of a folded cell must not hold: JupyterLab shows it, right below the task
+    "code": re.compile(r"`|==|[<>%*/=]|\w\(|\w\.\w|\w_\w"),
+    "a number": re.compile(r"(?<!lesson )(?<!lesson \d)(?<!float)(?<!float\d)(?<!rank )\d"),
+    "what comes out": re.compile(r"^# (A )?[Cc]heck.*[:;.]"),
+}
+
+
 @each_lesson
-def test_a_folded_answer_does_not_show_itself(path: Path) -> None:
-    """JupyterLab shows the first line of a folded cell, right below the task: it says no more than what it is."""
-    cells = [cell for cell in nbformat.read(path, as_version=4).cells if "folded" in cell.metadata.get("tags", [])]
-    titles = [cell.source.splitlines()[0] for cell in cells if "One way to do it" in cell.source]
-    assert [title for title in titles if title != "# One way to do it"] == []
+def test_no_folded_cell_tells_its_answer(path: Path) -> None:
+    """Answers are called alike. The titles of other folded cells hold no code, no number, and no word of an answer."""
+    cells = nbformat.read(path, as_version=4).cells
+    folded = [cell.source for cell in cells if "folded" in cell.metadata.get("tags", [])]
+    assert [source for source in folded if "One way to do it" in source and source.splitlines()[0] != TITLE] == []
+    assert [
+        said for source in folded if not is_answer(source) and (said := told_by_title(source.splitlines()[0]))
+    ] == []
+
+
+def told_by_title(title: str) -> str:
+    """Why a title tells too much; empty if it does not."""
+    what = next((what for what, pattern in TELLING.items() if pattern.search(title)), "")
+    return (
+        f"{title!r} holds {what}: whoever reads on sees it before he has tried. Say it inside the cell" if what else ""
+    )
+
+
+@pytest.mark.parametrize(
+    "title",
+    ['# "< 2" instead of 2', "# comm.rank", "# only_rank_0", "# For 4 ranks", "# Checks. The tree gains nothing"],
+)
+def test_a_title_that_tells_too_much_is_noticed(title: str) -> None:
+    assert "before he has tried" in told_by_title(title)
+
+
+def test_a_title_that_says_what_is_checked_tells_nothing() -> None:
+    assert told_by_title("# Checks of the numbers above, with the model of lesson 07 in float32") == ""
+
+
+@each_lesson
+def test_no_text_below_a_task_tells_a_number_of_its_answer(path: Path) -> None:
+    """What follows from an answer is folded, too, up to the next heading or task: `<details>`."""
+    cells = nbformat.read(path, as_version=4).cells
+    below = [(answer.source, text.source) for answer, text in pairwise(cells) if is_answer(answer.source)]
+    assert [text for answer, text in below if numbers_in(answer) & numbers_in(open_text(text))] == []
+
+
+def open_text(text: str) -> str:
+    """What is on screen of a text cell before its first heading or task."""
+    return re.split(r"(?m)^#|\*\*Try it", re.sub(r"<details>.*?</details>", "", text, flags=re.DOTALL))[0]
+
+
+def numbers_in(text: str) -> set[str]:
+    """Numbers of at least two digits, without the commas and underscores between them."""
+    return set(re.findall(r"\d{2,}(?:\.\d+)?|\d\.\d+", re.sub(r"(?<=\d)[_,](?=\d)", "", text)))
+
+
+def test_a_text_that_tells_the_answer_is_noticed() -> None:
+    told = "With `isend` it takes 2.54 ms.\n\n## Next\n\n3.78 ms"
+    assert numbers_in(open_text(told)) == {"2.54"} == numbers_in("assert took == [2.54, 1e3]")
+    assert numbers_in(open_text("<details><summary>What follows</summary>\n\n2.54 ms\n\n</details>")) == set()
+
+
+@each_lesson
+def test_answers_lie_folded_and_no_other_cell_needs_them(path: Path) -> None:
+    """A student who has not asked for an answer goes on without it. Two in a row would count as asking."""
+    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    assert [cell.source for cell in cells if is_answer(cell.source) and not cell.metadata.jupyter.source_hidden] == []
+    assert not any(is_answer(one.source) and is_answer(next_one.source) for one, next_one in pairwise(cells))
+    answered: set[str] = set()
+    defined: set[str] = set()
+    for cell in cells:
+        if is_answer(cell.source):
+            answered |= names_made(cell.source)
+        else:
+            defined |= names_made(cell.source)
+            assert names_used(cell.source) & (answered - defined) == set(), cell.source
+
+
+def names_made(source: str) -> set[str]:
+    """The names that a cell gives a value in the notebook."""
+    symbols = symtable.symtable(source, "cell", "exec").get_symbols()
+    return {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
+
+
+def names_used(source: str) -> set[str]:
+    """The names of the notebook, and of Python, that a cell uses, in its functions too."""
+    tables, used = [symtable.symtable(source, "cell", "exec")], set()
+    while tables:
+        table = tables.pop()
+        is_top = table.get_type() == "module"
+        used |= {
+            name.get_name() for name in table.get_symbols() if name.is_referenced() and (is_top or name.is_global())
+        }
+        tables += table.get_children()
+    return used
 
 
 @each_lesson

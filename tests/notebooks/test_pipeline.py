@@ -140,7 +140,7 @@ def convert(folder: Path, *arguments: str) -> str:
 def test_a_folded_cell_shows_its_first_line_only() -> None:
     text = '# %% tags=["folded"]\n# One way to do it\nx = 1\n\n# %%\nx = 2\n'
     folded, open_ = nbformat.reads(notebook_from_text(text, "demo.py", graded=False), as_version=4).cells
-    assert folded.metadata.jupyter == {"source_hidden": True, "outputs_hidden": True}
+    assert folded.metadata.jupyter == {"source_hidden": True, "outputs_hidden": False}
     assert "jupyter" not in open_.metadata
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from distlib.classroom.self_check.hints import NoHint, hint
 from distlib.classroom.words import all_of, count
 
 PASSES = "passes"
@@ -101,8 +102,20 @@ class Results:
     def notes(self) -> list[str]:
         """What a student should know besides the rows."""
         later = any(row.hidden.state == ABSENT for row in self.rows)
-        remarks = [f"Remark: {remark}" for remark in self.remarks]
-        return [*remarks, *([_HIDDEN_LATER] if later else [])]
+        return [
+            *(f"Remark: {remark}" for remark in self.remarks),
+            *([_HIDDEN_LATER] if later else []),
+            *self._way_to_hints(),
+        ]
+
+    def _way_to_hints(self) -> list[str]:
+        """Where the hints of the first function are that does not pass, if it has any."""
+        stuck = next((row.function for row in self.rows if not row.passes), "")
+        try:
+            command = hint(stuck, exercise=self.name).command()
+        except NoHint:
+            return []
+        return [f"Stuck? Below the cell of {stuck} three hints can be opened. In a terminal: {command}"]
 
     @property
     def summary(self) -> str:

@@ -18,6 +18,7 @@ from distlib.classroom.student_copies.copy_paths import (
     BACKUPS,
     EXERCISES,
     FOLDER,
+    FOR_ASSISTANTS,
     LESSONS,
     ORIGINALS,
     as_copy,
@@ -59,7 +60,10 @@ def bring(course: Path) -> list[Brought]:
     Raises:
         OSError: the folder can't be written.
     """
-    return [done for copy, original in copies(course).items() for done in _bring(course, copy, original)]
+    brought = [done for copy, original in copies(course).items() for done in _bring(course, copy, original)]
+    if not (course / FOLDER / FOR_ASSISTANTS.name).exists():
+        write_file(course / FOLDER / FOR_ASSISTANTS.name, FOR_ASSISTANTS.read_bytes())
+    return brought
 
 
 def _bring(course: Path, copy: Path, original: Path) -> Iterator[Brought]:

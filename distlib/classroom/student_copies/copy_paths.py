@@ -13,6 +13,7 @@ LESSONS = f"{FOLDER}/lessons"
 EXERCISES = f"{FOLDER}/exercises"
 BACKUPS = f"{FOLDER}/backups"
 ORIGINALS = f"{FOLDER}/.originals"
+FOR_ASSISTANTS = Path(__file__).with_name("AGENTS.md")  # asks an assistant to tutor; in the student's folder, once
 FIRST_LESSON = f"{LESSONS}/lesson_00_start_here.ipynb"
 
 _LESSON_LINK = re.compile(r"\]\((?:\.\./\.\./course/)?(\d\w*\.ipynb)")

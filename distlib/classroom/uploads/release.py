@@ -1,5 +1,6 @@
 """The course for students: complete by itself, without solutions, tests, and whatever speaks of them.
 
+AGENTS.md                asks an assistant to tutor, and not to solve
 README.md, Makefile      without the parts between lines that hold >>> not for students, and <<< not for students
 course/                  the lessons; their text sources stay here
 exercises/               as they are generated, checked against the solutions
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from distlib.classroom.grader.course import Course
 from distlib.classroom.grader.submission import CannotGrade, read_submission
+from distlib.classroom.student_copies.copy_paths import FOR_ASSISTANTS
 from distlib.classroom.uploads.published import AddressError, published
 from distlib.classroom.uploads.recognize import normal
 
@@ -69,6 +71,7 @@ def release_files(course: Course) -> dict[str, bytes]:
     """
     root = course.root
     files = {name: (root / name).read_bytes() for name in _AS_THEY_ARE}
+    files[FOR_ASSISTANTS.name] = FOR_ASSISTANTS.read_bytes()
     files |= {name: for_students((root / name).read_text(encoding="utf-8")).encode() for name in _FOR_STUDENTS}
     lessons = sorted(root.glob("course/*.ipynb"))
     for path in lessons:

@@ -1,5 +1,5 @@
 # Wrong: rank 0 collects all tensors and sends them out. Loses all marks.
-# Told: Let every rank send and receive at the same time
+# Told: some rank receives before it sends, so the next one has to wait for it
 def shift(comm, tensor):
     if comm.world_size == 1:
         return

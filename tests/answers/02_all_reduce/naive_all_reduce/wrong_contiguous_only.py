@@ -1,5 +1,5 @@
 # Wrong: view(-1) does not work on a tensor that is not contiguous. Loses the hidden marks.
-# Told: view(-1) needs a tensor whose memory is contiguous
+# Told: this tensor's memory is not contiguous, and view(-1) needs one that is
 def naive_all_reduce(comm, tensor):
     flat = tensor.view(-1)
     if comm.rank == 0:

@@ -1,5 +1,5 @@
 # Wrong: ends the rank's process. Loses all marks.
-# Told: exit() or os._exit() in your function. Just return: the process belongs to the world.
+# Told: your function ends the whole process, with exit() or os._exit()
 import os
 
 

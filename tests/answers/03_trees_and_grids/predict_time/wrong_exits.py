@@ -1,5 +1,5 @@
 # Wrong: ends the process. Loses all marks.
-# Told: exit() or os._exit() in your function
+# Told: your function ends the whole process, with exit() or os._exit()
 # Told by the judge: rank 0 ended in the middle of the run
 import os
 
