@@ -18,7 +18,7 @@ from distlib.classroom.grader.handed_in_time import OddTime, any_time
 from distlib.classroom.register.class_register import ClassRegister, change_register, classroom_of, read_register
 from distlib.classroom.register.due_dates import due_dates, extend, in_words
 from distlib.classroom.register.known_students import known_students, the_student
-from distlib.classroom.register.pseudonyms import give_pseudonyms, write_for_second_marker, write_who_is_who
+from distlib.classroom.register.pseudonym_list import give_pseudonyms, write_for_second_marker, write_who_is_who
 from distlib.classroom.words import count, have, joined
 from distlib.cli.saying import say
 from distlib.printable import printable

@@ -16,7 +16,7 @@ from distlib.classroom.grader.course import CourseError, open_course
 from distlib.classroom.grader.marks import notes
 from distlib.classroom.register.class_register import ClassRegister, change_register, read_register
 from distlib.classroom.register.known_students import near_names, the_student
-from distlib.classroom.register.pseudonyms import without_names
+from distlib.classroom.register.pseudonym_list import without_names
 from distlib.cli import main
 from tests.tools.tiny_course import CELLS, NAME, RIGHT, TinyCourse, simple_judges
 

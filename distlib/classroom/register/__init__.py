@@ -4,5 +4,5 @@ class_register   the file classroom/class.json
 known_students   who is in the class; near names of a student that is not
 due_dates        when an exercise is due, for whom later
 teams            one notebook for all who have worked on it
-pseudonyms       names that say nothing, and the folder for a second marker
+pseudonym_list   names that say nothing, and the folder for a second marker
 """
