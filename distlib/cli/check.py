@@ -9,15 +9,18 @@ from distlib.classroom.self_check.check_saved import check_saved
 from distlib.classroom.self_check.results import ExerciseError
 from distlib.classroom.self_check.table import Table
 from distlib.cli.saying import say
+from distlib.cli.where_am_i import show_progress
 
 
 def check(name: str, notebook: Path | None) -> int:
     """Run the tests and print the table. Returns 0 if everything passes, else 1.
 
     Args:
-        name: the exercise, such as "02_all_reduce".
+        name: the exercise, such as "02_all_reduce"; "": show where the student is.
         notebook: the student's notebook; without it, it is looked for.
     """
+    if not name:
+        return _without_a_name(notebook)
     try:
         if sys.stderr.isatty():
             say(f"Running the tests of {name} …", sys.stderr)
@@ -30,3 +33,10 @@ def check(name: str, notebook: Path | None) -> int:
         return 130
     say(str(Table(results)))
     return 0 if results.passes else 1
+
+
+def _without_a_name(notebook: Path | None) -> int:
+    if notebook is not None:
+        say("--notebook needs the name of an exercise, such as 02", sys.stderr)
+        return 2
+    return show_progress()

@@ -66,6 +66,11 @@ def choose_checks(for_a_notebook: bool) -> dict[str, Callable[[], Finding]]:
     return {name: alone if name == "packages" else CHECKS[name] for name in FOR_THE_PACKAGE}
 
 
+def doctor(for_a_notebook: bool) -> int:
+    """Check this machine, as far as it concerns whoever asks. Returns the exit status."""
+    return run_doctor(choose_checks(for_a_notebook))
+
+
 def run_doctor(available: Mapping[str, Callable[[], Finding]] = CHECKS) -> int:
     """Runs the checks and prints what they find. Returns 1 when one found a problem, else 0."""
     problems, hint = 0, "" if in_own_environment() else NOT_OUR_OWN

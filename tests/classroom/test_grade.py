@@ -33,7 +33,8 @@ from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
 from distlib.classroom.grader.marks import judged_again, notes
 from distlib.classroom.grader.mistakes import mistakes
 from distlib.classroom.grader.refused import Refused, note_refused
-from distlib.cli import _times, main
+from distlib.cli import main
+from distlib.cli.command_arguments import _times
 from distlib.cli.grade import grade_submissions
 from tests.classroom.test_transplant import PNG
 from tests.tools.tiny_course import (

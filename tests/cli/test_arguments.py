@@ -1,8 +1,11 @@
 """What the command says about arguments that it can't take: what was expected, in the words of `--help`."""
 
+from importlib import import_module
+
 import pytest
 
 from distlib.cli import main
+from distlib.cli.command_table import COMMANDS
 
 
 @pytest.mark.parametrize(
@@ -17,7 +20,6 @@ from distlib.cli import main
         ("launch --elastic 4:2 a.py:main", "argument --elastic: expected MIN:MAX with MIN from 1 to MAX"),
         ("grade 02 --jobs all", "argument --jobs: expected a whole number above 0, got 'all'"),
         ("grade 02 --time-for ada", "argument --time-for: expected NAME=TIMES with 1 to 100 times as much"),
-        ("check --notebook a.ipynb", "--notebook needs the name of an exercise, such as 02\n"),
         ("check 02 03", "unknown argument 03"),
         ("check 02 --loud", "unknown option --loud"),
     ],
@@ -28,3 +30,14 @@ def test_it_says_what_was_expected(words: str, message: str, capsys: pytest.Capt
     error = capsys.readouterr().err
     assert ended.value.code == 2
     assert f"error: {message}" in error and "_positive" not in error
+
+
+def test_a_notebook_needs_its_exercise(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--notebook", "a.ipynb"]) == 2
+    assert capsys.readouterr().err == "--notebook needs the name of an exercise, such as 02\n"
+
+
+def test_every_command_leads_to_a_function() -> None:
+    for command in COMMANDS:
+        module, _, function = command.place.partition(":")
+        assert callable(getattr(import_module(f"distlib.cli.{module}"), function)), command.name
