@@ -39,7 +39,8 @@
 # | `job.seconds_per_sample` | of one sample's gradient on a rank that is not slow |
 #
 # **Who has which samples.** There are 1,024. Each rank has its own part of them, about equally many, in no order. So
-# no rank gets far alone: `job.gradient` takes numbers in `job.samples` only. (In part 1 every rank has them all.)
+# a rank alone gets there late, or not at all: `job.gradient` takes numbers in `job.samples` only. (In part 1 every rank
+# has them all.)
 #
 # **What takes time.** `job.gradient` takes `seconds_per_sample` for each sample, on a slow rank
 # `cluster.stragglers[rank]` times as long. `job.loss` takes as long as 5 samples. Messages take what the links say.
@@ -62,9 +63,11 @@ from typing import Any
 import torch
 
 from distlib import Cluster, Communicator, Link, PeerLost
-from distlib.collectives import ring_all_gather, ring_reduce_scatter
+from distlib.collectives import all_reduce, broadcast, ring_all_gather, ring_reduce_scatter
 from distlib.exercises.capstone_project.job_cases import Challenge
 from distlib.exercises.capstone_project.rehearsal import rehearse
+
+OF_THE_COURSE = (all_reduce, broadcast, ring_all_gather, ring_reduce_scatter)  # what you may call
 
 
 def part_of(numbers: int, parts: int, index: int) -> slice:
@@ -82,7 +85,7 @@ def part_of(numbers: int, parts: int, index: int) -> slice:
 #
 # The step is that of ZeRO, stage 1. Every rank has all weights, and the optimizer's states of its own part only:
 #
-# 1. one call of `job.gradient` with its own samples (none if it has none),
+# 1. one call of `job.gradient` with its own samples (no call if it has none, or one with an empty list),
 # 2. a **reduce-scatter**: each rank gets the sum of its own part,
 # 3. one step of `optimizer` with the own part of the weights, and the **mean** gradient over the whole batch,
 # 4. an **all-gather** of the weights.
@@ -227,7 +230,7 @@ report = check_predict_step(
     plans=[
         PlannedStep(910, 0.002, Cluster.flat(4, Link(1e-4, 1e6)), (4, 4, 1, 3)),
         PlannedStep(910, 0.002, Cluster.flat(2, Link(1e-3, 1e7)), (4, 4)),
-        PlannedStep(2_001, 0.002, Cluster.flat(4, Link(2e-3, 1e7), stragglers={2: 4.0}), (5, 5, 5, 5)),
+        PlannedStep(2_001, 0.002, Cluster.flat(4, Link(2e-3, 1e7), stragglers={2: 4.0}), (7, 6, 4, 6)),
         PlannedStep(910, 0.001, Cluster(2, 2, Link(1e-4, 1e8), Link(5e-3, 1e7)), (8, 8, 8, 8)),
         PlannedStep(910, 0.002, Cluster.flat(1), (4,)),
     ],
@@ -269,7 +272,8 @@ assert report.answers[4][1] == [24 * 700]
 # judge evaluates it, is at most `job.target`. When the last rank has returned, at most `job.budget` virtual seconds
 # have passed. And between two steps no rank holds more than `job.memory` bytes: this is looked at when a rank calls
 # `job.gradient` for the fourth time. All its tensors count then, also the gradient of the step before, if a name still
-# leads to it. `math.inf` means that there is no limit.
+# leads to it. So keep what you keep in tensors, also states of an optimizer of your own. `float("inf")` means that
+# there is no limit.
 #
 # These are five clusters. The visible test runs the first two. The hidden one runs clusters of all five kinds, with
 # other numbers and at most 8 ranks. Its budgets, too, are at least half as long again as the course's own solution
@@ -300,8 +304,11 @@ CLUSTERS = [
 #   rank looks and tells the others. It costs as much as 5 samples, so not every step needs it.
 # - **Which samples.** Each rank takes each of its samples once, in a random order, then anew. Or draws some each time.
 #
+# A rank knows the numbers of its own samples only. So your `train_step`, which wants the whole batch on every rank, is
+# a model for `train` and not a part of it: take the same four lines with a list of the rank's own.
+#
 # `rehearse(train, setting)` runs your function on simulated ranks and shows what it took. You can add clusters of your
-# own to the list.
+# own to the list. What the test draws differs from what a rehearsal draws: leave some room in the budget.
 
 
 # %% solution="train"
@@ -515,8 +522,9 @@ assert [seen.results.count(None) for seen in report] == [1, 2, 2, 0]
 # ## 5. The report
 #
 # The next cell computes the figures for it from runs of your functions: how far your prediction of a step is from the
-# run, the loss by virtual time on three clusters, and a picture of the first steps. Change it as you like, or add
-# cells. It gives no marks.
+# run, the loss by virtual time on three clusters, and a picture of the run. Change it as you like, or add
+# cells. It gives no marks. `predict_step` is about steps like those of `train_step`: for local steps, or for a rank
+# that trains alone, put your own formula in its place.
 
 # %% tags=["skip-execution"]
 from distlib.draw import curves, timeline
