@@ -1541,7 +1541,7 @@ assert torch.equal(gradient.indices()[0], row_of[places].unique())
 from distlib.games.in_lessons import race
 
 # %% tags=["folded"]
-# Checks: the game arrives when this lesson's own functions do
+# Checks of the game
 
 
 def with_own_functions(rate: float, servers: int, **mode: float) -> float:

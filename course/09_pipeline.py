@@ -22,6 +22,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+# %%
 from distlib import Cluster, Communicator, Link, RankError, SimulatedWorld, World
 from distlib.draw import (
     Picture,

@@ -26,7 +26,7 @@ def test_the_declarations_import_no_framework() -> None:
 
 def test_without_jax_a_check_says_so_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optional, "is_there", lambda name: False)
-    with pytest.raises(ImportError, match="^jax is not installed: this Python is"):
+    with pytest.raises(ImportError, match="^jax is not installed. `distlib fetch jax` installs it"):
         check_shardings(lambda mesh, shapes, way: None, cuts=[Cut("data parallel", [4, 8, 4])])
 
 

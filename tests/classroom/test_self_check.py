@@ -146,7 +146,7 @@ def test_without_the_instructors_notebook_the_visible_tests_run(root: Path, cour
     assert results.rows[1].next == "done here"
     later, stuck = results.notes
     assert later == "Hidden tests run when the work is graded: with other sizes, dtypes and layouts."
-    assert stuck.startswith("Stuck? Below the cell of naive_all_reduce three hints can be opened.")
+    assert stuck.startswith("Stuck? Three hints can be opened below the cell of naive_all_reduce.")
     assert results.summary == "3 of 4 functions pass."
 
 

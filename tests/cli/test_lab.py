@@ -211,7 +211,7 @@ def test_folders_that_the_user_chose_are_kept(tmp_path: Path) -> None:
 
 def test_a_student_gets_lessons_and_exercises_and_nothing_else(course: Path) -> None:
     with running_lab(course, PATH="/usr/bin:/bin") as (_, address):
-        assert names(address, "") == ["lessons", "my_course.md"]  # this course has no exercises
+        assert names(address, "") == ["AGENTS.md", "lessons", "my_course.md"]  # this course has no exercises
         assert names(address, "lessons") == ["lesson_00_start_here.ipynb"]
         page = ask(address, "lab").decode()
         for panel in ("formgrader", "create-assignment", "course-list", "assignment-list", "menu"):

@@ -56,7 +56,7 @@ def test_packages_are_listed_and_left_out(root: Path) -> None:
     needed = [*settings["build-system"]["requires"], *project["dependencies"]]
     assert everything[: len(needed)] == needed
     named = re.search(r"\[(.*)\]", project["optional-dependencies"]["course"][0])
-    elsewhere = {"course", "dev", "spy", "frameworks", "ray"}  # the last two have an environment of their own
+    elsewhere = {"course", "dev", "site", "spy", "frameworks", "ray"}  # the last two have an environment of their own
     assert named and set(named[1].split(",")) == set(project["optional-dependencies"]) - elsewhere
     assert all(set(project["optional-dependencies"][name]) <= set(everything) for name in named[1].split(","))
     assert {package for package in everything if package.startswith(("tensorflow", "jax"))} == set(everything) - set(

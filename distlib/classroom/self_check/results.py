@@ -115,7 +115,7 @@ class Results:
             command = hint(stuck, exercise=self.name).command()
         except NoHint:
             return []
-        return [f"Stuck? Below the cell of {stuck} three hints can be opened. In a terminal: {command}"]
+        return [f"Stuck? Three hints can be opened below the cell of {stuck}.\nIn a terminal: {command}"]
 
     @property
     def summary(self) -> str:

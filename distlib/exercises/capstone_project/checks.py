@@ -168,7 +168,7 @@ def _(seen: Seen) -> Remarks:
     measured = simulated_seconds(plan)
     if not abs(seconds - measured) <= TOLERANCE * measured:
         wrong = wrong_seconds(plan)
-        causes = (say(name) for name, value in wrong.items() if math.isclose(seconds, value, rel_tol=0.02))
+        causes = (cause for cause, value in wrong.items() if math.isclose(seconds, value, rel_tol=0.02))
         numbers = {"found": f"{seconds:.6g}", "measured": f"{measured:.6g}", "shares": listed(plan.shares)}
         yield say.remark("seconds", cluster=str(plan.cluster), **numbers, cause=next(causes, say("parts_of_step")))
 
@@ -237,7 +237,7 @@ def _in_time(run: TrainingRun) -> Remark | None:
         return None
     numbers = {"seconds": f"{run.seconds:.2f}", "budget": f"{run.setting.budget:g}", "computed": f"{run.busiest:.2f}"}
     calls = {"calls": run.calls, "samples": run.charged, "losses": run.losses}
-    return say.remark("late", **numbers, **calls, cause=say(run.why_late()))
+    return say.remark("late", **numbers, **calls, cause=run.why_late())
 
 
 # ── survive ──────────────────────────────────────────────────────────────────────────────────────────────────────────

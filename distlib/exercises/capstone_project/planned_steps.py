@@ -12,12 +12,15 @@ from dataclasses import dataclass
 
 import torch
 
+from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw
 from distlib.collectives import ring_all_gather, ring_reduce_scatter
 from distlib.communicator import Communicator
 from distlib.network import Cluster, Link
 from distlib.partition import chunk_lengths
 from distlib.worlds.simulated.simulator import SimulatedWorld
+
+say = Sentences(__file__)
 
 NUMBER = 8  # bytes
 
@@ -75,7 +78,7 @@ def _step(comm: Communicator, plan: PlannedStep) -> None:
 
 
 def wrong_seconds(plan: PlannedStep) -> dict[str, float]:
-    """What usual mistakes predict, by the name of the sentence about it."""
+    """What usual mistakes predict, by the sentence about it."""
     size, cluster, each = len(plan.shares), plan.cluster, plan.seconds_per_sample
     slow = [share * each * cluster.stragglers.get(rank, 1.0) for rank, share in enumerate(plan.shares)]
     chunk = NUMBER * plan.numbers / size
@@ -84,13 +87,13 @@ def wrong_seconds(plan: PlannedStep) -> dict[str, float]:
     fast = 2 * (size - 1) * min((link.seconds(chunk) for link in links), default=0.0)
     whole = 2 * (size - 1) * max((link.seconds(chunk * size) for link in links), default=0.0)
     return {
-        "no_stragglers": max(plan.shares) * each + ring,
-        "mean_of_ranks": sum(slow) / size + ring,
-        "sum_of_ranks": sum(slow) + ring,
-        "only_computing": max(slow),
-        "only_messages": ring,
-        "once_round": max(slow) + ring / 2,
-        "whole_messages": max(slow) + whole,
-        **({"one_link": max(slow) + 2 * (size - 1) * cluster.intra.seconds(chunk)} if cluster.nodes > 1 else {}),
-        "fast_link": max(slow) + fast,
+        say("no_stragglers"): max(plan.shares) * each + ring,
+        say("mean_of_ranks"): sum(slow) / size + ring,
+        say("sum_of_ranks"): sum(slow) + ring,
+        say("only_computing"): max(slow),
+        say("only_messages"): ring,
+        say("once_round"): max(slow) + ring / 2,
+        say("whole_messages"): max(slow) + whole,
+        **({say("one_link"): max(slow) + 2 * (size - 1) * cluster.intra.seconds(chunk)} if cluster.nodes > 1 else {}),
+        say("fast_link"): max(slow) + fast,
     }

@@ -13,8 +13,11 @@ from functools import cached_property
 import torch
 
 from distlib.checks.seen import Seen
+from distlib.checks.sentences import Sentences
 from distlib.exercises.capstone_project.job_cases import Challenge
 from distlib.exercises.capstone_project.job_plays import BEGIN, END, LOSS, LOSS_COSTS, NUMBERS, evaluated, images_of
+
+say = Sentences(__file__)
 
 
 @dataclass(frozen=True)
@@ -85,17 +88,17 @@ class TrainingRun:
         return max(map(self.computed, self.living))
 
     def why_late(self) -> str:
-        """The name of the sentence that says why it took too long."""
+        """The sentence that says why it took too long."""
         slowest = max(self.living, key=self._seconds_per_sample)
         others = [self.computed(rank) for rank in self.living if rank != slowest] or [self.busiest]
         looked = max(len(self.seen.passed(r, LOSS)) * LOSS_COSTS * self._seconds_per_sample(r) for r in self.living)
         if self.setting.cluster.stragglers and self.computed(slowest) > 1.5 * max(others):
-            return "slow_rank"
+            return say("slow_rank")
         if looked > 0.3 * self.seconds:
-            return "often_looked"
+            return say("often_looked")
         if self.busiest < 0.4 * self.seconds:
-            return "mostly_messages"
-        return "large_batches" if self.calls < 45 else "small_batches"
+            return say("mostly_messages")
+        return say("large_batches") if self.calls < 45 else say("small_batches")
 
     def curve(self) -> list[tuple[float, float]]:
         """Moments, and the loss of the weights with which rank 0 then asked for a gradient or the loss."""
