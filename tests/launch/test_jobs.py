@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from distlib.cli import JOB_SCRIPTS, main
+from distlib.cli import main
+from distlib.cli.command_arguments import JOB_SCRIPTS
 from distlib.launch.jobs import NAMES, job_script
 from distlib.launch.notice import REQUEUE
 
