@@ -7,7 +7,10 @@ It is the model of lesson 12, in torch's own modules. So the same weights can be
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
+from types import MappingProxyType
 
 import torch
 from torch import nn
@@ -25,11 +28,13 @@ def gpt_shape(vocabulary: int, positions: int, shape: SmallTransformer = SHAPE) 
     return replace(shape, vocabulary=vocabulary, positions=positions)
 
 
-def whole_weights(shape: SmallTransformer, seed: int = 0, dtype: torch.dtype | None = None) -> dict[str, torch.Tensor]:
-    """The weights of a model before its training, by the names that they have in `shape.layers`."""
+@lru_cache(maxsize=4)  # of a training on simulated ranks, each rank asks for the same ones
+def whole_weights(
+    shape: SmallTransformer, seed: int = 0, dtype: torch.dtype | None = None
+) -> Mapping[str, torch.Tensor]:
+    """The weights of a model before its training, by the names that they have in `shape.layers`. Not to be changed."""
     (weights,) = SimulatedWorld(1).run(lambda comm: shape.layers(comm, seed=seed, dtype=dtype).state_dict())
-    found: dict[str, torch.Tensor] = weights
-    return found
+    return MappingProxyType(weights)
 
 
 def new_gpt(shape: SmallTransformer, seed: int = 0, dtype: torch.dtype | None = None) -> nn.Sequential:

@@ -10,7 +10,7 @@ for step in range(steps):
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -61,14 +61,20 @@ class TrainingProgress:
         return f"step {self.step:5,}  loss {self.loss:.3f}  {self.tokens_per_second:7,.0f} tokens/s  {words}"
 
 
-def new_optimizer(model: nn.Module) -> torch.optim.AdamW:
-    """The optimizer that all ways of training use."""
-    return torch.optim.AdamW(model.parameters(), lr=RATE, betas=BETAS)
+def new_optimizer(parameters: Iterable[torch.Tensor]) -> torch.optim.AdamW:
+    """The optimizer that all ways of training use, of what a rank trains."""
+    return torch.optim.AdamW(parameters, lr=RATE, betas=BETAS)
 
 
 def rate_of(step: int) -> float:
     """The learning rate of a step: it grows to `RATE` in the first 30, and stays."""
     return RATE * min(1.0, (step + 1) / WARM_UP)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, step: int) -> None:
+    """Give an optimizer the learning rate of a step."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate_of(step)
 
 
 def loss_of_scores(task: LanguageTask, scores: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
@@ -79,8 +85,7 @@ def loss_of_scores(task: LanguageTask, scores: torch.Tensor, following: torch.Te
 
 def step_alone(model: nn.Module, optimizer: torch.optim.Optimizer, task: LanguageTask, step: int) -> float:
     """One step, in place. Returns its loss."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate_of(step)
+    set_rate(optimizer, step)
     device = next(model.parameters()).device
     tokens, following = (each.to(device) for each in task.batch(step))
     optimizer.zero_grad()
@@ -119,7 +124,7 @@ def train_alone(
 def _losses(
     model: nn.Module, task: LanguageTask, steps: int, every: int, on_progress: Callable[[TrainingProgress], None]
 ) -> Iterator[float]:
-    optimizer, start = new_optimizer(model), time.perf_counter()
+    optimizer, start = new_optimizer(model.parameters()), time.perf_counter()
     for step in range(steps):
         loss = step_alone(model, optimizer, task, step)
         if every and (step + 1) % every == 0:

@@ -193,7 +193,7 @@ def test_it_is_the_model_that_can_be_cut_along_tp() -> None:
 
     def train(comm: Communicator) -> list[float]:
         layers = shape.layers(comm, dtype=torch.float64)
-        optimizer, losses = new_optimizer(layers), []
+        optimizer, losses = new_optimizer(layers.parameters()), []
         for step in range(3):
             for group in optimizer.param_groups:
                 group["lr"] = rate_of(step)

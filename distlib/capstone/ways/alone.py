@@ -20,7 +20,7 @@ def alone(comm: Communicator, plan: CapstonePlan) -> WayOnRank:
     if comm.world_size != 1:
         raise ValueError(f"the way alone expected 1 rank, got {comm.world_size}: each would train the same model")
     model = plan.whole_model(comm)
-    optimizer = new_optimizer(model)
+    optimizer = new_optimizer(model.parameters())
 
     def train_one(step: int) -> float:
         return step_alone(model, optimizer, plan.task, step)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from distlib.capstone.train_alone import MAX_NORM, rate_of
+from distlib.capstone.train_alone import MAX_NORM
 from distlib.collectives import all_reduce
 from distlib.communicator import Communicator, ReduceOp
 from distlib.training.large_batch import all_reduce_together
@@ -62,12 +62,6 @@ def one_by_one(train_one: Callable[[int], float]) -> Callable[[Iterable[int]], l
     return lambda steps: [train_one(step) for step in steps]
 
 
-def set_rate(optimizer: torch.optim.Optimizer, step: int) -> None:
-    """Give an optimizer the learning rate of a step."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate_of(step)
-
-
 def clip_in_each_step(optimizer: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]) -> None:
     """Have an optimizer clip the gradients of these parameters before each of its steps: for loops that take it."""
 
@@ -86,7 +80,10 @@ def sum_of_shares(comm: Communicator, shares: Sequence[float]) -> list[float]:
 
 @torch.no_grad()
 def put_together(
-    comm: Communicator, like: Weights, own: Mapping[str, torch.Tensor], cuts: Mapping[str, Any] | None = None
+    comm: Communicator,
+    like: Mapping[str, torch.Tensor],
+    own: Mapping[str, torch.Tensor],
+    cuts: Mapping[str, Any] | None = None,
 ) -> Weights:
     """A whole model from its parts, on every rank: each writes its own into zeros, and the sum over the ranks is whole.
 

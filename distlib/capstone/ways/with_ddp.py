@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from torch import nn
 
-from distlib.capstone.train_alone import MAX_NORM, new_optimizer
+from distlib.capstone.train_alone import MAX_NORM, new_optimizer, set_rate
 from distlib.capstone.ways.capstone_plan import CapstonePlan
-from distlib.capstone.ways.way_on_rank import WayOnRank, one_by_one, set_rate
+from distlib.capstone.ways.way_on_rank import WayOnRank, one_by_one
 from distlib.communicator import Communicator
 from distlib.training.ddp import DistributedDataParallel
 
@@ -21,7 +21,7 @@ from distlib.training.ddp import DistributedDataParallel
 def with_ddp(comm: Communicator, plan: CapstonePlan) -> WayOnRank:
     """Train with DDP. A batch needs a sequence for each rank, or ValueError is raised."""
     model = DistributedDataParallel(comm, plan.whole_model(comm))
-    optimizer = new_optimizer(model)
+    optimizer = new_optimizer(model.parameters())
 
     def train_one(step: int) -> float:
         tokens, following = plan.part(comm, step)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import torch
 
-from distlib.capstone.train_alone import new_optimizer
+from distlib.capstone.train_alone import new_optimizer, set_rate
 from distlib.capstone.ways.capstone_plan import CapstonePlan
-from distlib.capstone.ways.way_on_rank import WayOnRank, Weights, clip_in_each_step, one_by_one, set_rate
+from distlib.capstone.ways.way_on_rank import WayOnRank, Weights, clip_in_each_step, one_by_one
 from distlib.communicator import Communicator, ReduceOp
 from distlib.training.gossip import Schedule, decentralized_step
 from distlib.training.large_batch import all_reduce_together
@@ -29,7 +29,7 @@ def with_gossip(comm: Communicator, plan: CapstonePlan, *, schedule: Schedule | 
     """
     matrices = metropolis_weights(ring(comm.world_size)) if schedule is None else schedule
     model = plan.whole_model(comm)
-    optimizer = new_optimizer(model)
+    optimizer = new_optimizer(model.parameters())
 
     def train_one(step: int) -> float:
         shares: list[float] = []

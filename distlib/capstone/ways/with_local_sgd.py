@@ -16,7 +16,7 @@ from itertools import groupby
 import torch
 
 from distlib.arguments import check_integer
-from distlib.capstone.train_alone import new_optimizer, rate_of
+from distlib.capstone.train_alone import new_optimizer, set_rate
 from distlib.capstone.ways.capstone_plan import CapstonePlan
 from distlib.capstone.ways.way_on_rank import WayOnRank, clip_in_each_step
 from distlib.communicator import Communicator
@@ -34,14 +34,13 @@ def with_local_sgd(comm: Communicator, plan: CapstonePlan, *, round_steps: int =
     """
     check_integer("with_local_sgd", "round_steps", round_steps, 1)
     model = plan.whole_model(comm)
-    optimizer = new_optimizer(model)
+    optimizer = new_optimizer(model.parameters())
     coming: list[int] = []  # steps of this round that are still to come
     shares: list[float] = []
 
     def losses(scores: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
         step = coming.pop(0)
-        for group in optimizer.param_groups:
-            group["lr"] = rate_of(step)
+        set_rate(optimizer, step)
         shares.append(plan.share_of_loss(scores.detach(), following, step).item())
         return plan.loss_by_sequence(scores, following)
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import torch
 
 from distlib.capstone.gpt import whole_weights
-from distlib.capstone.train_alone import BETAS, MAX_NORM, RATE
+from distlib.capstone.train_alone import BETAS, MAX_NORM, RATE, set_rate
 from distlib.capstone.ways.capstone_plan import CapstonePlan
-from distlib.capstone.ways.way_on_rank import WayOnRank, Weights, one_by_one, put_together, set_rate
+from distlib.capstone.ways.way_on_rank import WayOnRank, Weights, one_by_one, put_together
 from distlib.communicator import Communicator
 from distlib.training.mesh import HybridTrainer, Mesh, cuts_of
 from distlib.training.mesh.plain_transformer import plain_state

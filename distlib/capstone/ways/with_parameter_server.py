@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import nn
 
-from distlib.capstone.train_alone import BETAS, RATE, rate_of
+from distlib.capstone.train_alone import RATE, new_optimizer, rate_of
 from distlib.capstone.ways.capstone_plan import CapstonePlan
 from distlib.capstone.ways.way_on_rank import WayOnRank, Weights, clip_in_each_step
 from distlib.communicator import Communicator
@@ -45,7 +45,7 @@ def _server(comm: Communicator, plan: CapstonePlan, model: nn.Sequential, bound:
     parameters, workers = list(model.parameters()), range(1, comm.world_size)
     (shard,) = shard_parameters(parameters, 1)
     flat = flatten(parameters, shard)
-    optimizer = torch.optim.AdamW([flat], lr=RATE, betas=BETAS)
+    optimizer = new_optimizer([flat])
     clip_in_each_step(optimizer, [flat])
     steps_of_a_batch = 1 if bound == SYNCHRONOUS else len(workers)
 

@@ -8,11 +8,9 @@ Each rank has the gradients of its own layers alone. So the norm by which all ar
 
 from __future__ import annotations
 
-from torch.optim import AdamW
-
-from distlib.capstone.train_alone import BETAS, MAX_NORM, RATE, loss_of_scores
+from distlib.capstone.train_alone import MAX_NORM, loss_of_scores, new_optimizer, set_rate
 from distlib.capstone.ways.capstone_plan import CapstonePlan
-from distlib.capstone.ways.way_on_rank import WayOnRank, Weights, one_by_one, put_together, set_rate
+from distlib.capstone.ways.way_on_rank import WayOnRank, Weights, one_by_one, put_together
 from distlib.communicator import Communicator
 from distlib.training.mesh.global_norm import clip_over_groups
 from distlib.training.pipeline import Pipeline, stages_of
@@ -32,7 +30,7 @@ def with_pipeline(comm: Communicator, plan: CapstonePlan, *, microbatches: int =
     schedule = one_forward_one_backward(comm.world_size, microbatches)
     pipeline = Pipeline(comm, stages, schedule, lambda scores, following: loss_of_scores(plan.task, scores, following))
     parameters = list(pipeline.parameters())
-    optimizer = AdamW(parameters, lr=RATE, betas=BETAS)
+    optimizer = new_optimizer(parameters)
 
     def train_one(step: int) -> float:
         tokens, following = plan.batch(comm, step)

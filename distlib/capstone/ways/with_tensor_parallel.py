@@ -10,9 +10,9 @@ once.
 from __future__ import annotations
 
 from distlib.capstone.gpt import whole_weights
-from distlib.capstone.train_alone import MAX_NORM, new_optimizer
+from distlib.capstone.train_alone import MAX_NORM, new_optimizer, set_rate
 from distlib.capstone.ways.capstone_plan import CapstonePlan
-from distlib.capstone.ways.way_on_rank import WayOnRank, Weights, one_by_one, put_together, set_rate
+from distlib.capstone.ways.way_on_rank import WayOnRank, Weights, one_by_one, put_together
 from distlib.communicator import Communicator
 from distlib.training.mesh import cut_parameters, cuts_of
 from distlib.training.mesh.global_norm import clip_over_groups
@@ -27,7 +27,7 @@ def with_tensor_parallel(comm: Communicator, plan: CapstonePlan) -> WayOnRank:
         ValueError: the ranks do not divide the vocabulary, the heads or the hidden features.
     """
     model = plan.cut_model(comm, comm)
-    optimizer, cut = new_optimizer(model), cut_parameters(model)
+    optimizer, cut = new_optimizer(model.parameters()), cut_parameters(model)
     counts = [(each, 1.0 if comm.rank == 0 or each in cut else 0.0) for each in model.parameters()]
 
     def train_one(step: int) -> float:

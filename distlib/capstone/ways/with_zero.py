@@ -9,9 +9,9 @@ Each rank has a shard of the gradients alone. So the norm by which all are clipp
 
 from __future__ import annotations
 
-from distlib.capstone.train_alone import MAX_NORM, new_optimizer
+from distlib.capstone.train_alone import MAX_NORM, new_optimizer, set_rate
 from distlib.capstone.ways.capstone_plan import CapstonePlan
-from distlib.capstone.ways.way_on_rank import WayOnRank, one_by_one, set_rate
+from distlib.capstone.ways.way_on_rank import WayOnRank, one_by_one
 from distlib.communicator import Communicator
 from distlib.training.zero import FullyShardedModule
 
@@ -19,7 +19,7 @@ from distlib.training.zero import FullyShardedModule
 def with_zero(comm: Communicator, plan: CapstonePlan) -> WayOnRank:
     """Train with all states in shards. A batch needs a sequence for each rank, or ValueError is raised."""
     model = FullyShardedModule(comm, plan.whole_model(comm))
-    optimizer = new_optimizer(model)
+    optimizer = new_optimizer(model.parameters())
 
     def train_one(step: int) -> float:
         tokens, following = plan.part(comm, step)
