@@ -27,6 +27,7 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -50,7 +51,7 @@ from distlib.capstone.train_alone import (
     MAX_NORM,
     loss_of_scores,
     new_optimizer,
-    rate_of,
+    set_rate,
 )
 from distlib.capstone.ways import (
     WAYS,
@@ -147,8 +148,10 @@ NAMES = {
 INSIDE = Link(latency=2e-6, bandwidth=50e9)
 BOX = Cluster(1, RANKS, INSIDE)
 SPEED = 10e9  # operations per second of a rank
+EVERY_FOURTH = {"local_sgd": {"round_steps": 4}}  # options of a way
 
 
+@cache
 def trained(
     way: str, steps: int = FEW, cluster: Cluster = BOX, **options: object
 ) -> TrainedModel:
@@ -167,7 +170,7 @@ def weights_apart(one: TrainedModel, other: TrainedModel) -> float:
 
 
 # %%
-results = {way: trained(way) for way in WAYS}
+results = {way: trained(way, **EVERY_FOURTH.get(way, {})) for way in WAYS}
 one = results["alone"]
 for way, found in results.items():
     print(
@@ -190,7 +193,9 @@ for way in SAME:
     assert max(abs(a - b) for a, b in pairs) < 1e-9
 
 # %%
-longer = {way: trained(way, STEPS) for way in ["alone", *OTHERS]}
+longer = {
+    way: trained(way, STEPS, **EVERY_FOURTH.get(way, {})) for way in ["alone", *OTHERS]
+}
 lines = {"one process": longer["alone"]}
 lines |= {NAMES[way]: longer[way] for way in OTHERS}
 curves(
@@ -261,14 +266,19 @@ guess_2 = predict(
 
 # %%
 SINGLE = replace(PLAN, dtype=torch.float32)  # as one would train
-LOCAL = {"local_sgd": 4}  # steps after which everything repeats
+TIMED = SINGLE.with_speed(SPEED)
+
+
+@cache
+def cost_of(way: str, cluster: Cluster, **options: int) -> StepCosts:
+    """What a step costs there. Everything repeats after a round of local steps, or after one step."""
+    return step_costs(way, TIMED, cluster, options.get("round_steps", 1), **options)
 
 
 def costs_on(cluster: Cluster) -> dict[str, StepCosts]:
     """What a step costs there, by way."""
-    timed = SINGLE.with_speed(SPEED)
     where = {way: Cluster(1, 1) if way == "alone" else cluster for way in WAYS}
-    return {way: step_costs(way, timed, where[way], LOCAL.get(way, 1)) for way in WAYS}
+    return {way: cost_of(way, where[way], **EVERY_FOURTH.get(way, {})) for way in WAYS}
 
 
 costs = costs_on(BOX)
@@ -405,17 +415,13 @@ assert 1.2 < box["tensor_parallel"] / (box["alone"] / 8) < 1.35
 
 # %%
 sizes = {"dp": 2, "pp": 2, "tp": 2}  # change this line: the last axis is the innermost
-cost = step_costs(
-    "mesh", SINGLE.with_speed(SPEED), CLUSTERS["slow cluster"], sizes=sizes
-)
+cost = step_costs("mesh", TIMED, CLUSTERS["slow cluster"], sizes=sizes)
 print(f"{1e3 * cost.seconds:.2f} ms per step")
 
 # %% tags=["folded"]
 # One way to do it
 around = {"tp": 2, "pp": 2, "dp": 2}
-turned = step_costs(
-    "mesh", SINGLE.with_speed(SPEED), CLUSTERS["slow cluster"], sizes=around
-)
+turned = step_costs("mesh", TIMED, CLUSTERS["slow cluster"], sizes=around)
 print(f"tp between the boxes: {1e3 * turned.seconds:.2f} ms per step")
 assert turned.seconds > 3 * slow["mesh"]
 
@@ -473,8 +479,7 @@ assert 0.9 < arrival["local_sgd"] / arrival["mesh"] < 1.1
 # %%
 H = 4  # change this line
 longer_rounds = trained("local_sgd", STEPS, round_steps=H)
-slow_cluster, timed = CLUSTERS["slow cluster"], SINGLE.with_speed(SPEED)
-cost = step_costs("local_sgd", timed, slow_cluster, H, round_steps=H)
+cost = cost_of("local_sgd", CLUSTERS["slow cluster"], round_steps=H)
 steps = steps_to(longer_rounds.losses)
 print(
     f"{steps} steps of {1e3 * cost.seconds:.2f} ms: {1e3 * steps * cost.seconds:.1f} ms"
@@ -484,7 +489,7 @@ print(
 # One way to do it
 # Hardly more steps are needed here, and each sends half as much
 eight = trained("local_sgd", STEPS, round_steps=8)
-cost = step_costs("local_sgd", timed, slow_cluster, 8, round_steps=8)
+cost = cost_of("local_sgd", CLUSTERS["slow cluster"], round_steps=8)
 steps = steps_to(eight.losses)
 print(
     f"{steps} steps of {1e3 * cost.seconds:.2f} ms: {1e3 * steps * cost.seconds:.1f} ms"
@@ -707,13 +712,12 @@ def by_torch(comm: Communicator, steps: int) -> list[float]:
     """This rank's losses, by torch's DDP."""
     torch.set_num_threads(1)
     model = PLAN.whole_model(comm)
-    optimizer, found = new_optimizer(model), []
+    optimizer, found = new_optimizer(model.parameters()), []
     with torch_distributed(comm):
         ddp = torch.nn.parallel.DistributedDataParallel(model)
         for step in range(steps):
             mine, answers = PLAN.part(comm, step)
-            for group in optimizer.param_groups:
-                group["lr"] = rate_of(step)
+            set_rate(optimizer, step)
             optimizer.zero_grad()
             loss = loss_of_scores(task, ddp(mine), answers)
             loss.backward()
