@@ -87,12 +87,11 @@ class CapstonePlan:
         tokens, following = self.batch(comm, step)
         return tokens.tensor_split(parts)[index], following.tensor_split(parts)[index]
 
-    def share_of_loss(self, scores: torch.Tensor, following: torch.Tensor, step: int) -> torch.Tensor:
-        """What a part of the batch adds to the loss of the step: its sum, divided by what counts in the whole batch."""
-        whole = self.task.batch(step)[1]
+    def share_of_loss(self, scores: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
+        """What a part of a batch adds to the loss of its step: its sum, divided by what counts in the whole batch."""
         scores, following = self.task.counted(scores, following)
         total = cross_entropy(scores.flatten(0, 1), following.flatten(), reduction="sum")
-        return total / self._counted_in(whole)
+        return total / (self.task.batch_size * following.shape[1])  # of each sequence, as many tokens count
 
     def loss_by_sequence(self, scores: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
         """For each sequence the mean over what counts of it: [sequences]."""
@@ -103,9 +102,6 @@ class CapstonePlan:
     def with_speed(self, speed: float | None) -> CapstonePlan:
         """A plan that differs in the speed of its ranks only."""
         return replace(self, speed=speed)
-
-    def _counted_in(self, following: torch.Tensor) -> int:
-        return self.task.counted(following.unsqueeze(-1), following)[1].numel()
 
     def _timed(self, comm: Communicator, layers: nn.Sequential) -> nn.Sequential:
         if self.speed is not None:
