@@ -7,6 +7,7 @@ also where the parts differ in size.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -60,9 +61,13 @@ class CapstonePlan:
         """
         return self._timed(comm, self.shape.layers(sharing, seed=self.seed, dtype=self.dtype).to(comm.device))
 
+    def first_weights(self) -> Mapping[str, torch.Tensor]:
+        """The whole weights before the training, by the names of `cut_model`. Not to be changed."""
+        return whole_weights(self.shape, self.seed, self.dtype)
+
     def plain_weights(self) -> dict[str, torch.Tensor]:
-        """The weights before the training, by the names of `whole_model`."""
-        return plain_state(whole_weights(self.shape, self.seed, self.dtype))
+        """The same by the names of `whole_model`."""
+        return plain_state(self.first_weights())
 
     def batch(self, comm: Communicator, step: int) -> Batch:
         """The whole batch of a step, on the device of this rank."""
