@@ -44,7 +44,7 @@ class StoredRuns:
     def is_current(self, lesson: str) -> bool:
         """Whether there is a run of this text with this package."""
         run = self.read(lesson)
-        return run is not None and run.metadata[_STAMP]["package"] == self.package_digest()
+        return run is not None and package_of(run) == self.package_digest()
 
     def make(self, lesson: str) -> None:
         """Runs a lesson from top to bottom in a fresh kernel, and stores it.
@@ -83,6 +83,11 @@ class StoredRuns:
 
     def _path(self, lesson: str) -> Path:
         return (self.folder or self.root / ".runs") / f"{lesson}.ipynb"
+
+
+def package_of(run: Any) -> str:
+    """The digest of the package that a stored notebook ran with."""
+    return str(run.metadata[_STAMP]["package"])
 
 
 def _digest(pieces: Iterable[bytes]) -> str:
