@@ -8,7 +8,6 @@ classroom/report/students/1.html  a page per student, in the order of the table
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from distlib.classroom.grader.spreadsheet import spreadsheet
 from distlib.classroom.grader.tenths import tenths
 from distlib.classroom.pages import render
 from distlib.classroom.register.due_dates import in_words
+from distlib.classroom.student_copies.notebook_json import write_file
 from distlib.classroom.words import count, joined, points
 
 _STUDENTS = "students"
@@ -71,15 +71,14 @@ def write_course_report(course: GradedCourse, folder: Path) -> Path:
     Raises:
         OSError: they can't be written.
     """
-    (folder / _STUDENTS).mkdir(parents=True, exist_ok=True)
     for old in (folder / _STUDENTS).glob("*.html"):  # of a class that was larger
         old.unlink()
     ideas, rows = wrong_ideas(course.exercises), _student_rows(course)
-    _write(folder / "index.html", class_html(course, ideas, rows))
-    _write(folder / "marks.csv", marks_csv(course, rows))
-    _write(folder / "wrong_ideas.csv", ideas_csv(ideas))
+    write_file(folder / "index.html", class_html(course, ideas, rows).encode())
+    write_file(folder / "marks.csv", marks_csv(course, rows).encode())
+    write_file(folder / "wrong_ideas.csv", ideas_csv(ideas).encode())
     for row in rows:
-        _write(folder / _STUDENTS / f"{row.number}.html", student_html(course, row))
+        write_file(folder / _STUDENTS / f"{row.number}.html", student_html(course, row).encode())
     return (folder / "index.html").resolve()
 
 
@@ -188,12 +187,6 @@ def _part(course: GradedCourse, run: ClassRun, student: str) -> _PartOfStudent:
 
 def _shown(score: float | None) -> str:
     return "–" if score is None else points(score)
-
-
-def _write(path: Path, text: str) -> None:
-    new = path.with_name(f"{path.name}.new")
-    new.write_text(text, encoding="utf-8", newline="")
-    os.replace(new, path)
 
 
 def said_about(course: GradedCourse, page: Path) -> str:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from distlib.classroom.grader.course import Course
 from distlib.classroom.grader.submission import CannotGrade, find_notebook, fingerprint, read_timestamp
+from distlib.classroom.student_copies.notebook_json import write_file
 from distlib.classroom.words import joined
 
 _TIMESTAMP = "timestamp.txt"
@@ -123,10 +124,7 @@ def _write(course: Course, assignment: str, noted: Mapping[str, str]) -> None:
     path = _path(course, assignment)
     if not noted and not path.exists():
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(noted, indent=1), encoding="utf-8")
-    os.replace(new, path)
+    write_file(path, json.dumps(noted, indent=1).encode())
 
 
 def _path(course: Course, assignment: str) -> Path:
