@@ -19,11 +19,9 @@ from datetime import datetime
 from pathlib import Path
 
 from distlib.classroom.grader.course import Course
-from distlib.classroom.grader.submission import CannotGrade, find_notebook, fingerprint, read_timestamp
+from distlib.classroom.grader.submission import CannotGrade, find_notebook, fingerprint, read_timestamp, write_timestamp
 from distlib.classroom.student_copies.notebook_json import write_file
 from distlib.classroom.words import joined
-
-_TIMESTAMP = "timestamp.txt"
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ def _copy(course: Course, assignment: str, given: _HandedInNotebook, student: st
     new.mkdir(parents=True)
     shutil.copyfile(given.path, new / f"{assignment}.ipynb")
     if given.time:
-        (new / _TIMESTAMP).write_text(f"{given.time:%Y-%m-%d %H:%M:%S} UTC\n")
+        write_timestamp(new, given.time)
     shutil.rmtree(folder, ignore_errors=True)  # a copy that was made before
     new.rename(folder)
 
