@@ -36,7 +36,7 @@ class Mistake:
     @property
     def is_unwritten(self) -> bool:
         """Whether nothing went wrong: there is no answer."""
-        return "it is not written yet" in self.told.seen
+        return self.told.is_unwritten
 
 
 def mistakes(records: Iterable[Record]) -> list[Mistake]:
