@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from distlib.classroom.grader.class_run import ClassRun, Record, graded_cells, read_records
@@ -56,8 +56,12 @@ def full_of(run: ClassRun) -> float:
     return next((sums(run.marks[student].values())[1] for student in run.records if is_graded(run, student)), 0.0)
 
 
-def read_course(course: Course) -> GradedCourse:
+def read_course(course: Course, assignments: Sequence[str] = ()) -> GradedCourse:
     """Everything that was graded.
+
+    Args:
+        course: the course.
+        assignments: only these; all without it.
 
     Raises:
         CourseError: nothing was, or class.json can't be read.
@@ -65,7 +69,7 @@ def read_course(course: Course) -> GradedCourse:
     runs: list[ClassRun] = []
     problems: dict[str, str] = {}
     names: dict[str, str] = {}
-    for assignment in course.assignments():
+    for assignment in assignments or course.assignments():
         records = read_records(course, assignment)
         if not records:
             continue
