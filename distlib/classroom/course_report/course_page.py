@@ -57,11 +57,10 @@ class _StudentRow:
 
 @dataclass(frozen=True)
 class _PartOfStudent:
-    """An exercise on a student's page: its functions with their marks, what was told, and a sentence."""
+    """An exercise on a student's page: its functions with their marks and what was told, and a sentence."""
 
     name: str
-    marks: list[tuple[str, str]]
-    told: list[tuple[str, Told]]
+    functions: list[tuple[str, str, Told | None]]
     words: str
 
 
@@ -96,7 +95,7 @@ def class_html(course: GradedCourse, ideas: Sequence[WrongIdea], rows: Sequence[
         exercises=[_exercise_row(course, run) for run in course.exercises],
         columns_of_points=tenths(totals, course.full),
         full=course.full,
-        student_heads=["student", "name", *(run.assignment for run in course.exercises), "all", "not handed in"],
+        points_heads=[(head, "number") for head in (*(run.assignment for run in course.exercises), "all")],
         students=rows,
     )
 
@@ -171,7 +170,7 @@ def _exercise_row(course: GradedCourse, run: ClassRun) -> _ExerciseRow:
 def _part(course: GradedCourse, run: ClassRun, student: str) -> _PartOfStudent:
     record, marks = run.records[student], run.marks.get(student, {})
     if record.problem:
-        return _PartOfStudent(run.assignment, [], [], f"Could not be graded: {record.problem}")
+        return _PartOfStudent(run.assignment, [], f"Could not be graded: {record.problem}")
     penalty, more = run.penalties.get(student, 0.0), run.due.extensions.get(student)
     words = [
         f"{points(course.score(run, student) or 0.0)} of {points(full_of(run))} points.",
@@ -179,10 +178,8 @@ def _part(course: GradedCourse, run: ClassRun, student: str) -> _PartOfStudent:
         f"Extension: {in_words(more)}." if more else "",
     ]
     first = {function_of(cell): told for cell, told in reversed(record.told.items())}
-    shown = [(function, fraction(of(marks, function))) for function in functions(run)]
-    return _PartOfStudent(
-        run.assignment, shown, [(f, first[f]) for f, _ in shown if f in first], " ".join(filter(None, words))
-    )
+    shown = [(function, fraction(of(marks, function)), first.get(function)) for function in functions(run)]
+    return _PartOfStudent(run.assignment, shown, " ".join(filter(None, words)))
 
 
 def _shown(score: float | None) -> str:
