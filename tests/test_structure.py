@@ -36,6 +36,7 @@ FLOORS = {
     "arguments": 0,
     "communicator": 0,
     "folded_answers": 0,
+    "installed_packages": 0,
     "network": 0,
     "partition": 0,
     "printable": 0,
