@@ -126,7 +126,14 @@ def _step_messages(seen: Seen, steps: int) -> Remarks:
 # ── predict_step ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@task("numbers", "seconds_per_sample", "cluster", "shares", allowed=("distlib.network.cluster",))
+@task(
+    "numbers",
+    "seconds_per_sample",
+    "cluster",
+    "shares",
+    allowed=("distlib.network.cluster",),
+    errors=(("KeyError", say("slow_alone")),),
+)
 def check_predict_step(draw: Draw, *, plans: Sequence[PlannedStep], drawn: int = 0) -> Iterator[Case]:
     """`function(numbers, seconds_per_sample, cluster, shares)`: seconds of a step, and bytes by rank between two.
 
@@ -227,7 +234,7 @@ def _in_time(seen: Seen) -> Remarks:
 # ── survive ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@task("comm", "job", helpers=COLLECTIVES, errors=JOB_ERRORS, seconds=15.0)
+@task("comm", "job", helpers=COLLECTIVES, errors=(("deadlock", say("left_out")), *JOB_ERRORS), seconds=15.0)
 def check_survive(draw: Draw, *, settings: Sequence[Challenge]) -> Iterator[Case]:
     """`function(comm, job)`: as `train`, while ranks die; rank 0 lives."""
     yield from (training_case(draw, setting) for setting in settings)
