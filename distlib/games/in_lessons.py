@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import cache, wraps
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from distlib.games import server_race
-from distlib.games.game_list import all_games, game_of
+from distlib.games.game_list import game_of
 from distlib.games.my_games import BestPlay, games_folder, is_kept_in, keep_best
 from distlib.training.schedules import puzzle
 from distlib.training.strategy import cluster_game
@@ -69,15 +69,10 @@ def as_play(result: object) -> BestPlay | None:
         score,
         game.unit,
         game.less_is_better,
-        _par(game.name, level),
+        game.par(level),
         datetime.now(UTC).isoformat(timespec="seconds"),
         choices,
     )
-
-
-@cache
-def _par(name: str, level: int) -> float:
-    return all_games()[name].par(level)
 
 
 def keeping(play: Callable[Given, Got]) -> Callable[Given, Got]:
