@@ -22,7 +22,7 @@ from distlib.classroom.my_course.own_course import OwnCourse, OwnExercise, OwnLe
 from distlib.classroom.my_course.written_functions import WrittenFunction, written_functions
 from distlib.classroom.student_copies.bring import course_version, version_of
 from distlib.classroom.student_copies.copy_paths import EXERCISES, FOLDER, copies
-from distlib.classroom.student_copies.notebook_json import Notebook, read_notebook
+from distlib.classroom.student_copies.notebook_json import Notebook, parse_notebook, read_notebook
 from distlib.classroom.uploads.upload_folder import UploadFolder
 from distlib.games import BestPlay, PlaysUnreadable, best_plays
 from distlib.printable import printable
@@ -45,7 +45,26 @@ def read_course(course: Path) -> OwnCourse:
     Args:
         course: the course's folder, which holds `work/`.
     """
-    found, marks = _find(course), marks_back(course)
+    return _own_course(course, _find(course))
+
+
+def note_work(course: Path) -> str:
+    """Keep what ran in the notebooks, and when they were worked on. Returns what a student should know; "" for nothing.
+
+    Call it before anything changes them but the student. A folder that can't be written keeps nothing.
+    """
+    return _keep(course, _find(course))
+
+
+def read_and_note(course: Path) -> tuple[OwnCourse, str]:
+    """What `read_course` returns, and what `note_work` does, from one look at the notebooks."""
+    found = _find(course)
+    return _own_course(course, found), _keep(course, found)
+
+
+def _own_course(course: Path, found: _Found) -> OwnCourse:
+    marks = marks_back(course)
+    _tell_of_versions(found)
     exercises = {
         (own := _exercise(course, name, found, marks)).name: own for name in found.originals if _is_exercise(name)
     }
@@ -59,13 +78,9 @@ def read_course(course: Path) -> OwnCourse:
     return OwnCourse(lessons, worked_last(found.seen), found.remarks, games)
 
 
-def note_work(course: Path) -> str:
-    """Keep what ran in the notebooks, and when they were worked on. Returns what a student should know; "" for nothing.
-
-    Call it before anything changes them but the student. A folder that can't be written keeps nothing.
-    """
+def _keep(course: Path, found: _Found) -> str:
     try:
-        return keep_seen(course, _find(course).seen)
+        return keep_seen(course, found.seen)
     except OSError as error:
         return f"{FOLDER}/ can't be written ({error.strerror or error}), so what you did is not kept there."
 
@@ -86,7 +101,6 @@ def _find(course: Path) -> _Found:
             found.remarks.append(f"The course's own {original.name} is broken. Get it again: distlib update")
             continue
         _find_copy(found, name, copy, before.get(name))
-    _tell_of_versions(found)
     return found
 
 
@@ -95,7 +109,7 @@ def _find_copy(found: _Found, name: str, copy: Path, before: SeenNotebook | None
     original = found.originals[name]
     try:
         data = copy.read_bytes()
-        found.mine[name] = read_notebook(copy)
+        found.mine[name] = parse_notebook(data, copy)
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:

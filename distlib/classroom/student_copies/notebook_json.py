@@ -20,7 +20,20 @@ def read_notebook(path: Path) -> Notebook:
         ValueError: the file is not a notebook.
         OSError: the file can't be read.
     """
-    notebook = json.loads(path.read_text(encoding="utf-8"))
+    return parse_notebook(path.read_bytes(), path)
+
+
+def parse_notebook(content: bytes, path: Path) -> Notebook:
+    """A notebook whose file was read.
+
+    Args:
+        content: of the file.
+        path: of the file, for the message.
+
+    Raises:
+        ValueError: the file is not a notebook.
+    """
+    notebook = json.loads(content.decode("utf-8"))
     if not isinstance(notebook, dict) or not isinstance(notebook.get("metadata"), dict):
         raise ValueError(f"{path} is not a notebook")
     if not all(isinstance(cell, dict) for cell in notebook.get("cells", [None])):
