@@ -40,6 +40,7 @@ FLOORS = {
     "partition": 0,
     "printable": 0,
     "trace": 0,
+    "whole_file": 0,
     "collectives": 1,
     "names": 2,
     "worlds": 2,

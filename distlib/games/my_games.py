@@ -24,6 +24,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from distlib.whole_file import write_file
+
 FILE = "my_games.json"
 FORMAT = 1
 MOST_BYTES = 1 << 20
@@ -226,9 +228,7 @@ def _set_aside(path: Path) -> Path:
 def _write(folder: Path, games: MyGames) -> None:
     data = {"format": FORMAT, "about": _ABOUT, "pseudonym": games.pseudonym or None}
     text = json.dumps(data | {"plays": [asdict(play) for play in games.plays]}, indent=1, ensure_ascii=False)
-    new = folder / f".{FILE}.{os.getpid()}.new"
-    new.write_text(f"{text}\n", encoding="utf-8")
-    os.replace(new, folder / FILE)
+    write_file(folder / FILE, f"{text}\n".encode())
 
 
 @contextlib.contextmanager

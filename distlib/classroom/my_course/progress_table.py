@@ -12,10 +12,10 @@ from pathlib import Path
 from distlib.classroom.my_course.own_course import OwnCourse, OwnExercise, OwnLesson
 from distlib.classroom.self_check.results import PASSES
 from distlib.classroom.student_copies.copy_paths import EXERCISES, FOLDER, LESSONS
-from distlib.classroom.student_copies.notebook_json import write_file
 from distlib.classroom.words import count, points
 from distlib.games import BestPlay
 from distlib.printable import printable
+from distlib.whole_file import write_file
 
 PAGE = f"{FOLDER}/my_course.md"
 _TITLE = 34  # letters of a title that a row has room for

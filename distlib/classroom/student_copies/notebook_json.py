@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
+
+from distlib.whole_file import write_file
 
 Notebook = dict[str, Any]
 Cell = dict[str, Any]
@@ -44,22 +44,6 @@ def parse_notebook(content: bytes, path: Path) -> Notebook:
 def write_notebook(path: Path, notebook: Notebook) -> None:
     """Write a notebook at once: a reader sees the old file or the new one, never half of it."""
     write_file(path, (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode())
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file at once, and the folders above it where they are missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=".", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)  # as if it had been opened, not made by mkstemp
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def text_of(cell: Cell) -> str:
