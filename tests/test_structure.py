@@ -35,6 +35,7 @@ WITH_LINKS += sorted((ROOT / ".github").glob("*.md"))
 FLOORS = {
     "arguments": 0,
     "communicator": 0,
+    "course_root": 0,
     "folded_answers": 0,
     "network": 0,
     "partition": 0,
