@@ -21,7 +21,7 @@ from distlib.classroom.my_course.notebooks_seen import (
 from distlib.classroom.my_course.own_course import OwnCourse, OwnExercise, OwnLesson
 from distlib.classroom.my_course.written_functions import WrittenFunction, written_functions
 from distlib.classroom.student_copies.bring import course_version, version_of
-from distlib.classroom.student_copies.copy_paths import EXERCISES, FOLDER, copies
+from distlib.classroom.student_copies.copy_paths import EXERCISES, FOLDER, copies, exercise_copy, lesson_of
 from distlib.classroom.student_copies.notebook_json import Notebook, parse_notebook, read_notebook
 from distlib.classroom.uploads.upload_folder import UploadFolder
 from distlib.games import BestPlay, PlaysUnreadable, best_plays
@@ -71,7 +71,7 @@ def _own_course(course: Path, found: _Found) -> OwnCourse:
     lessons = [
         OwnLesson(stem, promise_of(notebook), found.seen[name], exercises.get(stem))
         for name, notebook in found.originals.items()
-        if not _is_exercise(name) and (stem := _stem(name))
+        if not _is_exercise(name) and (stem := lesson_of(name))
     ]
     lessons.sort(key=lambda lesson: lesson.name)
     games = _games(course, found.remarks)
@@ -140,7 +140,7 @@ def _tell_of_versions(found: _Found) -> None:
         if version_of(mine) and version_of(mine) != course_version(found.originals[name], name)
     ]
     if old:
-        which = _stem(old[0]) if len(old) == 1 else f"{len(old)} of your notebooks"
+        which = lesson_of(old[0]) if len(old) == 1 else f"{len(old)} of your notebooks"
         verb = "is" if len(old) == 1 else "are"
         found.remarks.append(
             f"{which} {verb} of a different version of the course. distlib lab brings this one, with what you wrote."
@@ -148,7 +148,7 @@ def _tell_of_versions(found: _Found) -> None:
 
 
 def _exercise(course: Path, name: str, found: _Found, marks: Mapping[str, MarksBack]) -> OwnExercise:
-    exercise = _stem(name)
+    exercise = lesson_of(name)
     last, unreadable = read_check(course, exercise)
     found.remarks += [unreadable] if unreadable else []
     return OwnExercise(
@@ -172,15 +172,10 @@ def _games(course: Path, remarks: list[str]) -> Sequence[BestPlay]:
 
 
 def _handed_in(course: Path, exercise: str) -> datetime | None:
-    last = UploadFolder(course / EXERCISES / exercise / f"{exercise}.ipynb").last(exercise)
+    last = UploadFolder(course / exercise_copy(exercise)).last(exercise)
     return datetime.fromisoformat(last.time) if last else None
 
 
 def _is_exercise(name: str) -> bool:
     """Whether a path in `work/` is that of an exercise."""
     return f"{FOLDER}/{name}".startswith(f"{EXERCISES}/")
-
-
-def _stem(name: str) -> str:
-    """The name that a lesson and its exercise share: "02_all_reduce"."""
-    return name.rpartition("/")[2].removesuffix(".ipynb").removeprefix("lesson_")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from distlib.classroom.my_course.own_course import OwnCourse, OwnExercise, OwnLesson
+from distlib.classroom.my_course.own_course import NOT_WRITTEN, OwnCourse, OwnExercise, OwnLesson
 from distlib.classroom.self_check.results import PASSES
-from distlib.classroom.student_copies.copy_paths import EXERCISES, FOLDER, LESSONS
+from distlib.classroom.student_copies.copy_paths import FOLDER, exercise_copy, lesson_copy
 from distlib.classroom.words import count, points
 from distlib.games import BestPlay
 from distlib.printable import printable
@@ -102,7 +102,7 @@ def _ran(lesson: OwnLesson) -> str:
 
 def _passing(own: OwnExercise) -> str:
     """ "✓ 4 of 4 pass", "◐ 1 of 4 passes", "○ 2 of 4 written": the most that one knows."""
-    number, passing, missing = len(own.functions), len(own.names(PASSES)), len(own.names("not written"))
+    number, passing, missing = len(own.functions), len(own.names(PASSES)), len(own.names(NOT_WRITTEN))
     if passing:
         return f"{'✓' if own.passes else '◐'} {passing} of {number} pass{'' if passing > 1 else 'es'}"
     return f"○ {number - missing} of {number} written" if missing < number else "–"
@@ -138,8 +138,8 @@ def _page(own: OwnCourse) -> str:
 
 def _linked(lesson: OwnLesson) -> list[str]:
     number, title, ran, passing, *others = map(_harmless, _texts(lesson))
-    lesson_file = f"{Path(LESSONS).name}/lesson_{lesson.name}.ipynb"
-    exercise_file = f"{Path(EXERCISES).name}/{lesson.name}/{lesson.name}.ipynb"
+    lesson_file = lesson_copy(lesson.name).removeprefix(f"{FOLDER}/")
+    exercise_file = exercise_copy(lesson.name).removeprefix(f"{FOLDER}/")
     exercise = f"[{passing.replace('–', 'to do')}]({exercise_file})" if lesson.exercise else ""
     return [number, f"[{title}]({lesson_file})", ran, exercise, *others]
 
