@@ -12,7 +12,7 @@ from pathlib import Path
 from distlib.classroom.my_course.own_course import NOT_WRITTEN, OwnCourse, OwnExercise, OwnLesson
 from distlib.classroom.self_check.results import PASSES
 from distlib.classroom.student_copies.copy_paths import FOLDER, exercise_copy, lesson_copy
-from distlib.classroom.words import count, points
+from distlib.classroom.words import aligned, count, points
 from distlib.games import BestPlay
 from distlib.printable import printable
 from distlib.whole_file import write_file
@@ -24,9 +24,7 @@ _HEADS = ("", "lesson", "ran", "exercise", "handed in", "marks", "hours")
 
 def progress_text(own: OwnCourse) -> str:
     """The table, what is done in numbers, and the next step, for a terminal."""
-    rows = [_HEADS, *(_texts(lesson) for lesson in own.lessons)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = aligned([_HEADS, *(_texts(lesson) for lesson in own.lessons)])
     remarks = [f"Remark: {remark}" for remark in own.remarks]
     games = ["\n".join(["Games, your best:", *(f"  {game_words(play)}" for play in own.games)])] if own.games else []
     return "\n\n".join(["\n".join(lines), *games, *remarks, f"{in_numbers(own)}\nNext: {own.next_step}"])
