@@ -25,7 +25,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell, new_notebook
 from traitlets.config import Config
 
-from distlib.authoring.cells import AuthoringError
+from distlib.authoring.cells import FOLDED, AuthoringError
 
 _SECONDS = 300  # for one cell of a lesson, on a busy machine
 _HEADING = re.compile(r"#{1,3} ")
@@ -91,7 +91,7 @@ def _placed(text: str, place: str) -> NotebookNode:
 
 def _pictures(cell: NotebookNode) -> list[NotebookNode]:
     """The outputs of a cell that are pictures. What is folded in the lesson has none."""
-    if "folded" in cell.metadata.get("tags", []):
+    if FOLDED in cell.metadata.get("tags", []):
         return []
     return [output for output in cell.outputs if _is_picture(output.get("data", {}))]
 
