@@ -438,18 +438,28 @@ def select(names: Sequence[str], folder: Path = ANSWERS) -> list[Answer]:
 
 
 def unheard_in(found: Sequence[Judged], folder: Path) -> list[str]:
-    """The sentences of these exercises that nobody hears; of all exercises, the engine's, too. See `tests.heard`."""
-    names = sorted({judged.answer.assignment for judged in found})
-    sources = "\n".join(cell.source for name in names for cell in cells_of(name, folder))
-    used = set(re.findall(r"distlib\.exercises\.(\w+)", sources))
-    files = [file for name in used for path in exercises.__path__ for file in Path(path, name).glob("*.txt")]
-    files = [file for file in files if file.name != "hints.txt"]  # opened by students, and told by no check
-    if used >= {module.name for module in pkgutil.iter_modules(exercises.__path__)}:
-        files += [file for path in checks.__path__ for file in Path(path).rglob("*.txt")]
-    told = [said.error for judged in found for said in judged.said.values()]
-    told += [answer.told for answer in select(names, folder / "tests" / "answers") if str(answer) in SLOW]
+    """The sentences of these exercises that nobody hears; of all exercises, the engine's, too. See `tests.heard`.
+
+    A sentence of an exercise is heard by answers to it, whatever those to another exercise are told: two may have a
+    sentence in common. So one exercise alone and all of them together find the same.
+    """
+    told, rooms = dict[str, list[str]](), set[str]()
+    silent = list[str]()
+    for name in sorted({judged.answer.assignment for judged in found}):
+        told[name] = [
+            said.error for judged in found if judged.answer.assignment == name for said in judged.said.values()
+        ]
+        told[name] += [answer.told for answer in select([name], folder / "tests" / "answers") if str(answer) in SLOW]
+        used = set(re.findall(r"distlib\.exercises\.(\w+)", "\n".join(cell.source for cell in cells_of(name, folder))))
+        files = [file for room in used for path in exercises.__path__ for file in Path(path, room).glob("*.txt")]
+        files = [file for file in files if file.name != "hints.txt"]  # opened by students, and told by no check
+        silent += unheard(sorted(files), told[name])
+        rooms |= used
+    if rooms >= {module.name for module in pkgutil.iter_modules(exercises.__path__)}:
+        files = sorted(file for path in checks.__path__ for file in Path(path).rglob("*.txt"))
+        silent += unheard(files, [text for texts in told.values() for text in texts])
     by_tests = heard_by_tests()
-    return [sentence for sentence in unheard(sorted(files), told) if sentence not in by_tests]
+    return [sentence for sentence in silent if sentence not in by_tests]
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

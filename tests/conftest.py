@@ -94,9 +94,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     A test whose marker names something that this machine lacks is skipped, with the reason.
     """
     if share := config.getoption("--share"):
-        others = of_other_shares(items, *read_share(share))
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in set(others)]
+        others = set(of_other_shares(items, *read_share(share)))
+        config.hook.pytest_deselected(items=[item for item in items if item in others])
+        items[:] = [item for item in items if item not in others]
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: (places.get(item.path.name, len(LONGEST)), item.path not in slow))  # else as they were

@@ -37,6 +37,7 @@ FLOORS = {
     "communicator": 0,
     "course_root": 0,
     "folded_answers": 0,
+    "installed_packages": 0,
     "network": 0,
     "partition": 0,
     "printable": 0,

@@ -45,16 +45,15 @@ def _write(project: Project, options: argparse.Namespace) -> int:
 
 def _slides(project: Project, options: argparse.Namespace) -> int:
     """Make the slides of some lessons, or of all."""
-    lessons = sorted((project.root / "course").glob("[0-9]*.ipynb"))
-    chosen = [path for path in lessons if "all" in options.lessons or path.stem.split("_")[0] in options.lessons]
-    known = {"all", *(path.stem.split("_")[0] for path in lessons)}
-    if unknown := [name for name in options.lessons if name not in known]:
-        raise AuthoringError(f"there is no lesson {unknown[0]}; there are {', '.join(sorted(known - {'all'}))}")
+    lessons = {path.stem.partition("_")[0]: path for path in sorted((project.root / "course").glob("[0-9]*.ipynb"))}
+    if unknown := [name for name in options.lessons if name not in ("all", *lessons)]:
+        raise AuthoringError(f"there is no lesson {unknown[0]}; there are {', '.join(lessons)}")
     from distlib.authoring.slides import write_slides  # takes a kernel's client along
 
-    for path in chosen:
-        target = project.root / "slides" / f"{path.stem}.slides.html"
-        print(f"wrote {project.name(target)}: {write_slides(path, target, options.reveal)} pictures", flush=True)
+    for number, path in lessons.items():
+        if number in options.lessons or "all" in options.lessons:
+            target = project.root / "slides" / f"{path.stem}.slides.html"
+            print(f"wrote {project.name(target)}: {write_slides(path, target, options.reveal)} pictures", flush=True)
     return 0
 
 

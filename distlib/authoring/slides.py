@@ -19,34 +19,19 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from nbclient import NotebookClient
 from nbconvert import SlidesExporter
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell, new_notebook
 from traitlets.config import Config
 
-from distlib.authoring.cells import FOLDED, AuthoringError
+from distlib.authoring.cells import FOLDED
+from distlib.authoring.lesson_run import run_lesson
 
-_SECONDS = 300  # for one cell of a lesson, on a busy machine
 _HEADING = re.compile(r"#{1,3} ")
 _ITEM = re.compile(r"(?m)^(?=- |\d+\. )")
 _ITEMS_A_SLIDE = 4
 _PICTURE = "picture"  # the tag of a cell whose input is not shown
 _NO_ITEMS = re.compile(r"(?m)^\*\*Time:\*\*[\s\S]*\Z")
-
-
-def run_lesson(path: Path) -> NotebookNode:
-    """A lesson with the outputs of a run of it.
-
-    Raises:
-        AuthoringError: a cell failed.
-    """
-    notebook = nbformat.read(path, as_version=4)
-    client = NotebookClient(notebook, timeout=_SECONDS, resources={"metadata": {"path": str(path.parent)}})
-    try:
-        return client.execute()
-    except Exception as error:
-        raise AuthoringError(f"{path.name} can't be run: {error}") from None
 
 
 def slides_of(lesson: NotebookNode) -> NotebookNode:

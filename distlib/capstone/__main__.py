@@ -19,7 +19,7 @@ from pathlib import Path
 from distlib.arguments import check_integer
 from distlib.capstone import command_on_ranks
 from distlib.capstone.command_on_ranks import CommandOptions, model_of, show_result, task_of
-from distlib.capstone.gpt import SHAPE, gpt_shape, new_gpt
+from distlib.capstone.gpt import gpt_shape, new_gpt
 from distlib.capstone.train_alone import train_alone
 from distlib.capstone.ways.train_by import WAYS
 from distlib.launch.environment import LaunchError, Placement, read_placement
@@ -30,7 +30,7 @@ from distlib.launch.script import Target
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, and show the result. Returns the exit status: 0; 1 if it has failed; 75 if it is to go on in a new job."""
     words = vars(_parser().parse_args(arguments))
-    ranks = words.pop("ranks")
+    ranks = words.pop("ranks", None)
     options = CommandOptions(**words)
     placement = None
     try:
@@ -77,19 +77,22 @@ def _train_on_ranks(options: CommandOptions, ranks: int | None, placement: Place
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m distlib.capstone", description="Train a small GPT.")
+    """What is not said is left out: `CommandOptions` has its default."""
+    parser = argparse.ArgumentParser(
+        prog="python -m distlib.capstone", description="Train a small GPT.", argument_default=argparse.SUPPRESS
+    )
     parser.add_argument("task", choices=["additions", "text"])
     parser.add_argument("--way", choices=list(WAYS), help="on ranks, by this way; without it, in this process alone")
     parser.add_argument("--ranks", type=int, help="how many on this machine; under torchrun and srun, leave it out")
     parser.add_argument("--checkpoints", metavar="FOLDER", help="written there; what is there already is gone on from")
     parser.add_argument("--file", help="a text of your own, in UTF-8; without it, Python's manual")
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--every", type=int, default=25, help="steps between two lines of progress, or two checkpoints")
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--every", type=int, help="steps between two lines of progress, or two checkpoints")
     parser.add_argument("--batch-size", type=int, help="sequences in a batch, of all ranks together")
-    parser.add_argument("--features", type=int, default=SHAPE.features, help="of each token in the model")
-    parser.add_argument("--layers", type=int, default=SHAPE.num_layers, help="of the model")
-    parser.add_argument("--characters", type=int, default=600, help="how many it writes at the end")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--features", type=int, help="of each token in the model")
+    parser.add_argument("--layers", type=int, help="of the model")
+    parser.add_argument("--characters", type=int, help="how many it writes at the end")
+    parser.add_argument("--seed", type=int)
     return parser
 
 

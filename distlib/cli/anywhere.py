@@ -10,7 +10,6 @@ in the version of constraints.txt. Everywhere else `make env` makes an environme
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import re
 import subprocess
 import sys
@@ -20,6 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from distlib.installed_packages import canonical, constraints, versions_here
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -77,16 +78,10 @@ def install_missing(without: str, *, leave_jupyter: bool) -> None:
     print(f"{len(wanted)} packages are needed. {len(missing)} must be installed: {_names(missing)}.", flush=True)
     if missing:
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-            file.write("\n".join(constraints(installed, missing)))
+            file.write("\n".join(constraints(installed, [canonical(each.name) for each in missing])))
             file.flush()
             pip("-c", file.name, *map(str, missing))
     pip("--no-deps", "-e", str(COURSE))
-
-
-def versions_here() -> dict[str, str]:
-    """The installed distributions, by canonical name ("tf-keras")."""
-    found = [each for each in importlib.metadata.distributions() if each.metadata and each.metadata["Name"]]
-    return {_canonical(str(each.metadata["Name"])): each.version for each in reversed(found)}
 
 
 def requirements(without: str) -> Iterator[Requirement]:
@@ -106,22 +101,13 @@ def missing_of(
     """Those that are not here, or not in a version that will do."""
     missing = []
     for requirement in wanted:
-        name = _canonical(requirement.name)
+        name = canonical(requirement.name)
         version = installed.get(name)
         kept = version is not None and requirement.specifier.contains(version, prereleases=True)
         if leave_jupyter and (name in OF_THE_COURSE or name in OF_JUPYTER and version is not None):
             kept = True
         missing += [] if kept else [requirement]
     return missing
-
-
-def constraints(installed: Mapping[str, str], missing: Sequence[Requirement]) -> list[str]:
-    """Lines for pip: what is here stays as it is, and what comes has the course's versions."""
-    changing = {_canonical(requirement.name) for requirement in missing}
-    kept = {name: version for name, version in installed.items() if name not in changing}
-    lines = [f"{name}=={version}" for name, version in kept.items() if re.fullmatch(r"\d[\w.+!]*", version)]
-    ours = (COURSE / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    return lines + [line for line in ours if "==" in line and _canonical(line.partition("==")[0]) not in kept]
 
 
 def pip(*arguments: str) -> None:
@@ -136,10 +122,6 @@ def pip(*arguments: str) -> None:
         lines = [line for line in done.stderr.splitlines() if not line.startswith("WARNING:")]
         reason = "\n".join(lines[-LINES_OF_PIP:])
         raise NotInstalled(f"pip could not install the packages. Is this machine connected to the internet?\n{reason}")
-
-
-def _canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name.strip()).lower()
 
 
 def _names(missing: Sequence[Requirement]) -> str:

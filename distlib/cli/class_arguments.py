@@ -5,19 +5,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-_ASSIGNMENT = "such as 02_all_reduce, or 02"
+from distlib.cli.command_arguments import ASSIGNMENT, add_course
 
 
 def add_class_arguments(parser: argparse.ArgumentParser) -> None:
     """`distlib class due`, `extend`, `team`, `report`, `side-by-side`, `pseudonyms` and `second-marker`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     due = _action(actions, "due", "set when an exercise is due; without a date, show it")
-    due.add_argument("assignment", metavar="ASSIGNMENT", help=_ASSIGNMENT)
+    due.add_argument("assignment", metavar="ASSIGNMENT", help=ASSIGNMENT)
     due.add_argument("date", nargs="?", default="", help='such as "2030-11-02 23:59 Europe/Berlin"')
     due.add_argument("--none", action="store_true", help="it has no due date any more")
     extend = _action(actions, "extend", "give a student or a team more time; it replaces what they had")
     extend.add_argument("name", metavar="NAME", help="a student or a team")
-    extend.add_argument("assignment", metavar="ASSIGNMENT", help=_ASSIGNMENT)
+    extend.add_argument("assignment", metavar="ASSIGNMENT", help=ASSIGNMENT)
     extend.add_argument("--days", type=_amount, default=0.0, metavar="N", help="more than others have")
     extend.add_argument("--hours", type=_amount, default=0.0, metavar="N", help="the same, in hours")
     extend.add_argument("--none", action="store_true", help="take it back")
@@ -27,10 +27,10 @@ def add_class_arguments(parser: argparse.ArgumentParser) -> None:
     team.add_argument("--none", action="store_true", help="end the team")
     _action(actions, "report", "write pages about the whole course: typical wrong ideas, marks, who is missing")
     alike = _action(actions, "side-by-side", "write a page with answers that are more alike than is usual in the class")
-    alike.add_argument("assignment", metavar="ASSIGNMENT", help=_ASSIGNMENT)
+    alike.add_argument("assignment", metavar="ASSIGNMENT", help=ASSIGNMENT)
     _action(actions, "pseudonyms", "give everybody a name that says nothing, and write who is who")
     marker = _action(actions, "second-marker", "write graded notebooks and marks without names into a folder")
-    marker.add_argument("assignment", metavar="ASSIGNMENT", help=_ASSIGNMENT)
+    marker.add_argument("assignment", metavar="ASSIGNMENT", help=ASSIGNMENT)
     marker.add_argument("folder", metavar="FOLDER", type=Path, help="new or empty")
 
 
@@ -38,7 +38,7 @@ def _action(
     actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, what: str
 ) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
-    parser.add_argument("--course", metavar="DIR", type=Path, help="the course's folder, if it is not here or above")
+    add_course(parser)
     return parser
 
 
@@ -55,7 +55,7 @@ def _amount(text: str) -> float:
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     """`distlib export`."""
-    parser.add_argument("assignment", metavar="ASSIGNMENT", nargs="*", help=f"{_ASSIGNMENT}; without it all")
+    parser.add_argument("assignment", metavar="ASSIGNMENT", nargs="*", help=f"{ASSIGNMENT}; without it all")
     parser.add_argument("--format", choices=("canvas", "moodle"), required=True, help="who imports it")
     like = "the gradebook that Canvas has exported: its students and titles are used"
     parser.add_argument("--like", metavar="CSV", type=Path, help=like)
@@ -63,7 +63,7 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out-of", metavar="N", type=_amount, help="the points that can be had there, if they differ")
     parser.add_argument("--provisional", action="store_true", help="also scores that wait for a mark by hand or a time")
     parser.add_argument("--to", metavar="FILE", type=Path, help="else classroom/canvas.csv or classroom/moodle.csv")
-    parser.add_argument("--course", metavar="DIR", type=Path, help="the course's folder, if it is not here or above")
+    add_course(parser)
 
 
 def add_questions_arguments(parser: argparse.ArgumentParser) -> None:

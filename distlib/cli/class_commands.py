@@ -11,7 +11,8 @@ from pathlib import Path
 
 from distlib.classroom.course_report.answer_pairs import write_side_by_side
 from distlib.classroom.course_report.course_page import said_about, write_course_report
-from distlib.classroom.course_report.graded_course import GradedCourse, read_course
+from distlib.classroom.course_report.graded_course import read_course
+from distlib.classroom.grader.class_run import read_records
 from distlib.classroom.grader.course import Course, CourseError, course_above, open_course
 from distlib.classroom.grader.gradebook import GradebookError, MarksBook, late_costs_points
 from distlib.classroom.grader.handed_in_time import OddTime, any_time
@@ -174,16 +175,13 @@ def _report(course: Course, options: argparse.Namespace) -> str:
 
 
 def _side_by_side(course: Course, options: argparse.Namespace) -> str:
-    graded, name = read_course(course), course.full_name(options.assignment)
-    run = next((run for run in graded.exercises if run.assignment == name), None)
-    if run is None:
-        raise CourseError(graded.problems.get(name, f"{name} is not graded yet; graded are {joined(_names(graded))}"))
-    page, number = write_side_by_side(course, run, graded.teams, classroom_of(course) / "report")
+    name = course.full_name(options.assignment)
+    if not read_records(course, name):
+        names = [run.assignment for run in read_course(course).exercises]
+        raise CourseError(f"{name} is not graded yet; graded are {joined(names)}")
+    graded = read_course(course, [name])
+    page, number = write_side_by_side(course, graded.exercises[0], graded.teams, classroom_of(course) / "report")
     return f"{count(number, 'pair')} to read, for you to judge:  {page.as_uri()}"
-
-
-def _names(graded: GradedCourse) -> list[str]:
-    return [run.assignment for run in graded.exercises]
 
 
 _ACTIONS: dict[str, Callable[[Course, argparse.Namespace], str]] = {

@@ -8,10 +8,16 @@ from pathlib import Path
 from typing import Any
 
 JOB_SCRIPTS = ("lab", "train")
+ASSIGNMENT = "such as 02_all_reduce, or 02"
 
 
 def add_nothing(parser: argparse.ArgumentParser) -> None:
     """Of a command without any."""
+
+
+def add_course(parser: argparse.ArgumentParser) -> None:
+    """Of whatever an instructor does with a course."""
+    parser.add_argument("--course", metavar="DIR", type=Path, help="the course's folder, if it is not here or above")
 
 
 def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +46,7 @@ def add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_check_arguments(parser: argparse.ArgumentParser) -> None:
     """Of `distlib check`."""
-    parser.add_argument("assignment", metavar="ASSIGNMENT", nargs="?", default="", help="such as 02_all_reduce, or 02")
+    parser.add_argument("assignment", metavar="ASSIGNMENT", nargs="?", default="", help=ASSIGNMENT)
     parser.add_argument("--notebook", metavar="PATH", type=Path, help="your notebook, if it is not in work/exercises/")
 
 
@@ -68,7 +74,7 @@ def add_board_arguments(parser: argparse.ArgumentParser) -> None:
     mine.add_argument("--as", metavar="NAME", dest="pseudonym", help=pseudonym)
     mine.add_argument("--leave", action="store_true", help="be on the board of the class no longer; hand in, then")
     parser.add_argument("--jobs", metavar="N", type=_positive, default=os.cpu_count() or 1, help="replays at a time")
-    parser.add_argument("--course", metavar="DIR", type=Path, help="the course's folder, if it is not here or above")
+    add_course(parser)
 
 
 def add_collect_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +83,7 @@ def add_collect_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("uploads", metavar="FOLDER_OR_ZIP", type=Path, nargs="+", help="what students have uploaded")
     times = "the times of the files are those of handing in, in this time zone, such as Europe/Berlin"
     parser.add_argument("--times-in", metavar="ZONE", default="", help=times)
-    parser.add_argument("--course", metavar="DIR", type=Path, help="the course's folder, if it is not here or above")
+    add_course(parser)
 
 
 def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
@@ -116,17 +122,17 @@ def add_release_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="FILE.zip|FOLDER", type=Path, help="a folder must be new or empty")
     address = "where you publish it, as `git clone` wants it; it then has notebooks for Colab, too"
     parser.add_argument("--address", metavar="URL", default="", help=address)
-    parser.add_argument("--course", metavar="DIR", type=Path, help="the course's folder, if it is not here or above")
+    add_course(parser)
 
 
 def add_grade_arguments(parser: argparse.ArgumentParser) -> None:
     """Of `distlib grade`."""
     sandboxes = ("auto", "bubblewrap", "docker", "none")
-    parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce, or 02")
+    parser.add_argument("assignment", metavar="ASSIGNMENT", help=ASSIGNMENT)
     parser.add_argument("--student", metavar="NAME", nargs="+", action="extend", default=[], help="only these")
     parser.add_argument("--jobs", metavar="N", type=_positive, default=os.cpu_count() or 1, help="how many at a time")
     parser.add_argument("--sandbox", choices=sandboxes, default="auto", help="where the students' code runs")
-    parser.add_argument("--course", metavar="DIR", type=Path, help="the course's folder, if it is not here or above")
+    add_course(parser)
     parser.add_argument("--again", action="store_true", help="also grade what has not changed since the last time")
     more = "that many times as much time as others, such as ada=3; kept for the next time"
     parser.add_argument(

@@ -6,16 +6,15 @@ seconds, happens in a process of its own.
 
 from __future__ import annotations
 
-import importlib.metadata
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from distlib.cli.doctor_checks import COMMAND_TIMEOUT, Finding, last_line, run_command
+from distlib.installed_packages import canonical, distributions_here
 
 COURSE = "distlib-course"
 EXTRAS = ("", "lessons", "grading", "tensorflow", "jax")  # those of the course
@@ -36,8 +35,7 @@ class Installed:
     @classmethod
     def here(cls) -> Installed:
         """What is installed for this Python."""
-        found = [each for each in importlib.metadata.distributions() if each.metadata and each.metadata["Name"]]
-        named = {str(canonicalize_name(str(each.metadata["Name"]))): each for each in reversed(found)}
+        named = distributions_here()
         versions = {name: each.version for name, each in named.items()}
         return cls(versions, {name: each.requires or [] for name, each in named.items()})
 
@@ -51,7 +49,7 @@ class Installed:
     def misfits(self, name: str, extras: Sequence[str] = ("",)) -> Iterator[str]:
         """What a distribution, with these of its extras, requires and doesn't get, a phrase each."""
         for requirement in self.requirements(name, extras):
-            needed = str(canonicalize_name(requirement.name))
+            needed = canonical(requirement.name)
             names = TENSORFLOWS if needed == "tensorflow" else (needed,)
             version = next((self.versions[each] for each in names if each in self.versions), None)
             if version is None:
@@ -131,7 +129,7 @@ def _check(
 
 def _missing(installed: Installed, title: str) -> Finding:
     """None of it is installed: its lesson has not been opened, or there is none for this Python."""
-    wanted = {str(canonicalize_name(requirement.name)) for requirement in installed.requirements(COURSE, EXTRAS)}
+    wanted = {canonical(requirement.name) for requirement in installed.requirements(COURSE, EXTRAS)}
     if wanted.intersection([title.lower(), *(TENSORFLOWS if title == "TensorFlow" else ())]):
         return Finding("note", f"not here yet: its lesson fetches it, and so does `distlib fetch {title.lower()}`")
     return Finding("note", "not installed: there is none for this Python; only one lesson needs it")

@@ -7,9 +7,9 @@ import os
 import sys
 from pathlib import Path
 
-from distlib.classroom.exports.canvas_file import ExportedFile, canvas_file, read_canvas_file
+from distlib.classroom.exports.canvas_file import canvas_file, read_canvas_file
 from distlib.classroom.exports.moodle_file import moodle_file
-from distlib.classroom.exports.score_table import ScoreTable, read_scores
+from distlib.classroom.exports.score_table import ExportedFile, ScoreTable, read_scores
 from distlib.classroom.grader.course import Course, CourseError, course_above, open_course
 from distlib.classroom.register.class_register import classroom_of
 from distlib.classroom.words import count

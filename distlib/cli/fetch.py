@@ -5,16 +5,15 @@ from __future__ import annotations
 import sys
 
 from distlib.cli.saying import say
+from distlib.frameworks.on_demand import fetch
 
 
 def fetch_framework(name: str) -> int:
     """Install it, unless it is there. Returns the exit status."""
-    from distlib.frameworks.on_demand import fetch
-
     try:
         fetch(name)
     except ImportError as error:
         say(str(error), sys.stderr)
         return 1
-    say(f"{name} is there.", sys.stdout)
+    say(f"{name} is there.")
     return 0

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from distlib.cli.saying import say
+from distlib.exam.exam_sheet import choose_questions, json_sheet, markdown_sheet
 
 
 def print_questions(options: argparse.Namespace) -> int:
@@ -13,16 +14,12 @@ def print_questions(options: argparse.Namespace) -> int:
 
     options: seed, format, topic, number, answers, to; see `distlib questions --help`.
     """
-    from distlib.exam.exam_sheet import choose_questions, json_sheet, markdown_sheet
-
     try:
         questions = choose_questions(options.seed, options.topic, options.number)
-        as_json = options.format == "json"
-        text = (
-            json_sheet(questions, options.seed)
-            if as_json
-            else markdown_sheet(questions, options.seed, answers=options.answers)
-        )
+        if options.format == "json":
+            text = json_sheet(questions, options.seed)
+        else:
+            text = markdown_sheet(questions, options.seed, answers=options.answers)
         if options.to:
             options.to.write_text(text, encoding="utf-8")
     except (ValueError, OSError) as error:

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from distlib.frameworks.optional import check_there, is_there
+from distlib.installed_packages import canonical, constraints, versions_here
 
 COURSE = "distlib-course"
 FETCHED = {"tensorflow": "TensorFlow, 1.4 GB on the disk", "jax": "JAX, 0.4 GB on the disk"}
@@ -30,7 +29,6 @@ ALONE = {"tensorflow": ("tf-keras",)}
 OPTIONS = ("--disable-pip-version-check", "--no-input")
 TELLS_BYTES = Version("24.1")  # of pip: from here on it says how many bytes have come, and of how many
 LINES_OF_PIP = 3  # of an error
-_PINNED = re.compile(r"[\w.+!-]+")
 
 
 def fetch(name: str) -> None:
@@ -49,11 +47,12 @@ def fetch(name: str) -> None:
         check_there(name)  # says that there is none
     print(f"{FETCHED[name]}, is fetched now. This happens once, and takes some minutes.", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        constraints = Path(folder, "constraints.txt")
-        constraints.write_text("\n".join(_constraints(wanted)), encoding="utf-8")
-        _pip(name, ["-c", str(constraints), *wanted])
+        file = Path(folder, "constraints.txt")
+        here, coming = versions_here(), {COURSE, *(canonical(Requirement(each).name) for each in wanted)}
+        file.write_text("\n".join(constraints(here, coming, free=coming & here.keys())), encoding="utf-8")
+        _pip(name, ["-c", str(file), *wanted])
         if name in ALONE:
-            _pip(name, ["-c", str(constraints), "--no-deps", *ALONE[name]])
+            _pip(name, ["-c", str(file), "--no-deps", *ALONE[name]])
     importlib.invalidate_caches()
 
 
@@ -66,23 +65,6 @@ def requirements(extra: str) -> list[str]:
 def _is_of(requirement: Requirement, extra: str) -> bool:
     """Whether it is asked for with this extra, on this machine."""
     return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
-
-
-def _constraints(wanted: Sequence[str]) -> Iterator[str]:
-    """What is here stays as it is. What comes has the versions of `constraints.txt`, if that file is here."""
-    here = {str(canonicalize_name(str(each.metadata["Name"]))): each.version for each in _distributions()}
-    coming = {str(canonicalize_name(Requirement(each).name)) for each in wanted}
-    yield from (f"{name}=={version}" for name, version in here.items() if name not in coming | {COURSE})
-    file = Path(__file__).parents[2] / "constraints.txt"
-    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
-        name, pinned, _ = line.partition("==")
-        if pinned and str(canonicalize_name(name)) not in here:
-            yield line
-
-
-def _distributions() -> Iterator[importlib.metadata.Distribution]:
-    found = (each for each in importlib.metadata.distributions() if each.metadata and each.metadata["Name"])
-    return (each for each in found if _PINNED.fullmatch(each.version))
 
 
 def _pip(name: str, arguments: Sequence[str]) -> None:

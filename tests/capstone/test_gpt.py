@@ -23,7 +23,7 @@ from distlib.capstone import (
 )
 from distlib.capstone.__main__ import main
 from distlib.capstone.gpt import SHAPE, gpt_shape
-from distlib.capstone.train_alone import MAX_NORM, loss_of_scores, new_optimizer, rate_of
+from distlib.capstone.train_alone import MAX_NORM, loss_of_scores, new_optimizer, set_rate
 from distlib.training.mesh import SmallTransformer
 from distlib.training.tensor_parallel import vocabulary_parallel_cross_entropy
 
@@ -195,8 +195,7 @@ def test_it_is_the_model_that_can_be_cut_along_tp() -> None:
         layers = shape.layers(comm, dtype=torch.float64)
         optimizer, losses = new_optimizer(layers.parameters()), []
         for step in range(3):
-            for group in optimizer.param_groups:
-                group["lr"] = rate_of(step)
+            set_rate(optimizer, step)
             tokens, following = task.batch(step)
             optimizer.zero_grad()
             loss = vocabulary_parallel_cross_entropy(comm, *task.counted(layers(tokens), following))

@@ -21,11 +21,13 @@ from distlib.classroom.demo import STUDENTS
 from distlib.classroom.grader.examine import MEMORY
 from distlib.classroom.grader.submission import MOST_BYTES_OF_CELLS, MOST_CELLS
 from distlib.cli import main
+from distlib.games.game_list import all_games
 from distlib.judge.remote.judge import MOST_SHOWN
 from distlib.judge.remote.student_cells import _MOST_BYTES_OF_A_CELL
 from distlib.judge.remote.wire import MOST_PAYLOAD
 from distlib.judge.sandbox import KINDS, Limits
 from distlib.judge.sandbox.limits import statement_seconds
+from tests.tools.game_class import handed_in
 from tests.tools.nbgrader_process import nbgrader
 from tests.tools.tiny_course import DOCUMENTS, NAME, RIGHT, ROOT, TEXT, TinyCourse
 
@@ -168,6 +170,10 @@ def prepare(course: TinyCourse, command: str, uploads: Path) -> None:
         write_zip(course.root / "moodle.zip", {f"{MOODLE}/{NAME}.ipynb": notebook_of(course), CANVAS: work})
     elif command.startswith("nbgrader collect"):
         run(course, f"nbgrader submit exercises/{NAME} --student=zoe")
+    elif command.startswith("distlib collect games"):
+        (uploads / "ada.ipynb").write_text(
+            handed_in([("layout", 1, all_games()["layout"].record(1))], "Night Owl"), encoding="utf-8"
+        )
 
 
 def run(course: TinyCourse, command: str) -> str:
@@ -231,6 +237,7 @@ def test_from_release_to_regrading(walked: TinyCourse) -> None:
     for student in folders:
         assert (classroom / "feedback" / student / NAME / f"{NAME}.html").exists()
     assert len(list((walked.root.parent / "exchange" / "dt101" / "feedback").iterdir())) == 1
+    assert "Night Owl" in (classroom / "board" / "board.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import json
 import math
 import random
 import re
+from bisect import bisect_left
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -224,8 +225,12 @@ def live(stages: int, micro: int, stage: int, make: Any = one_forward_one_backwa
 
 
 def fewest_microbatches(stages: int, percent: int) -> int:
-    within = (m for m in itertools.count(1) if time_schedule(gpipe(stages, m)).bubble <= percent / 100 + 1e-9)
-    return next(within)
+    """The first number that is enough. Each microbatch more makes the bubble smaller, so that few need to be played."""
+
+    def is_enough(micro: int) -> bool:
+        return time_schedule(gpipe(stages, micro)).bubble <= percent / 100 + 1e-9
+
+    return bisect_left(range(100 // percent * stages), True, lo=1, key=is_enough)
 
 
 # ── memory and layouts ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from distlib.classroom.my_course.lesson_promise import promise_of
+from distlib.classroom.student_copies.notebook_json import read_notebook
 from distlib.cli import main
 from distlib.exam.exam_sheet import TOPICS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "solutions" / "SYLLABUS.md").read_text(encoding="utf-8")
 LONGEST_WEEK, LONGEST_DAY = 9.0, 8.0  # hours that one can ask for
-IN_WORDS = {"an hour and a half": 90, "two hours": 120, "3 hours": 180}
 
 
 def rows(head: str) -> list[list[str]]:
@@ -30,10 +31,9 @@ def linked(cell: str) -> list[Path]:
 
 def minutes(notebook: Path) -> int:
     """What a lesson or an exercise says that it takes."""
-    text = notebook.with_suffix(".py").read_text(encoding="utf-8")
-    found = re.search(r"\*\*Time:\*\* about (?:(\d+) minutes|([\w ]+?)[.;])", text)
+    found = promise_of(read_notebook(notebook)).minutes
     assert found, notebook
-    return int(found[1]) if found[1] else IN_WORDS[found[2]]
+    return found
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ from distlib.classroom.class_folder import Classroom, open_classroom
 from distlib.classroom.course_report.answer_pairs import unusual_pairs
 from distlib.classroom.course_report.course_page import write_course_report
 from distlib.classroom.course_report.graded_course import read_course
-from distlib.classroom.exports.canvas_file import ExportedFile, canvas_file
+from distlib.classroom.exports.canvas_file import canvas_file
 from distlib.classroom.exports.moodle_file import moodle_file
-from distlib.classroom.exports.score_table import ScoreTable, read_scores
+from distlib.classroom.exports.score_table import ExportedFile, ScoreTable, read_scores
 from distlib.classroom.grader.class_run import grade_class
 from distlib.classroom.grader.course import open_course
 from distlib.classroom.student_copies.copy_paths import FIRST_LESSON as FIRST_COPY

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from distlib.authoring.cells import AuthoringError
-from distlib.authoring.site.runs import StoredRuns
+from distlib.authoring.site.runs import StoredRuns, package_of
 from distlib.authoring.site.site_links import find_faults
 from distlib.authoring.site.sphinx_site import Site
 
@@ -48,8 +48,9 @@ def _run(runs: StoredRuns, lessons: list[str]) -> None:
 
 def _tell(runs: StoredRuns) -> None:
     """Say which pages will show no run, or one of another package."""
-    missing = [lesson for lesson in runs.lessons() if runs.read(lesson) is None]
-    old = [lesson for lesson in runs.lessons() if lesson not in missing and not runs.is_current(lesson)]
+    found, package = {lesson: runs.read(lesson) for lesson in runs.lessons()}, runs.package_digest()
+    missing = [lesson for lesson, run in found.items() if run is None]
+    old = [lesson for lesson, run in found.items() if run is not None and package_of(run) != package]
     if missing:
         print(f"without outputs, because no run of its text is stored: {', '.join(missing)}")
     if old:

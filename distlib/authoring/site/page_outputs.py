@@ -15,14 +15,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from distlib.draw.predictions.form import RUN_AGAIN
+from distlib.draw.predictions.prediction import NOT_COMMITTED
+
 WIDGET = "application/vnd.jupyter.widget-view+json"
 _STATE = "application/vnd.jupyter.widget-state+json"
 _KINDS = {"PlayerWidget": "player", "PredictionForm": "form"}
 _FORM_STATE = ("question", "kind", "options", "hint")
 _DATA_IMAGE = re.compile(r'src="data:image/(png|svg\+xml|gif|jpeg);base64,([A-Za-z0-9+/=]+)"')
 _STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
-_OF_A_KERNEL = "To predict (again), run this cell: a form belongs to the kernel that has shown it."
-_OF_NOBODY = " (No prediction was committed.)"  # whoever made the run was not asked
 
 
 @dataclass
@@ -60,7 +61,7 @@ class PageOutputs:
 
     def _alone(self, output: dict[str, Any]) -> dict[str, Any]:
         if output["output_type"] == "stream":
-            return output | {"text": output["text"].replace(_OF_NOBODY, "")}
+            return output | {"text": output["text"].replace(NOT_COMMITTED, "")}  # whoever made the run was not asked
         if "text/html" in output.get("data", {}):
             return output | {"data": {"text/html": self._with_files(output["data"]["text/html"])}}
         return output
@@ -83,7 +84,8 @@ class PageOutputs:
         if found is None:
             return {"output_type": "display_data", "data": {"text/plain": output["data"]["text/plain"]}, "metadata": {}}
         kind, state, alone = found
-        words = self._with_files(instead if "distlib-still" in instead else "").replace(_OF_A_KERNEL, "")
+        still = instead if "distlib-still" in instead else ""
+        words = self._with_files(still).replace(RUN_AGAIN, "")  # a page has no kernel
         content = json.dumps(state, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
         note = "" if alone else "<p>In JupyterLab this picture has sliders, which ask the kernel.</p>"
         place = (

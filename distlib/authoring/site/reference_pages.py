@@ -68,7 +68,7 @@ def _offered(package: Path, name: str) -> Iterator[Described]:
 
 def _public_in(package: Path, folder: str) -> Iterator[Described]:
     for path in sorted((package / folder).rglob("*.py")):
-        if any(part.startswith("_") and part != "__init__.py" for part in path.parts):
+        if any(part.startswith("_") and part != "__init__.py" for part in path.relative_to(package).parts):
             continue
         module = ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")
         for node in _tree(path).body:

@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
 
-from distlib.authoring.cells import AuthoringError
+from distlib.authoring.lesson_run import run_lesson
+from distlib.whole_file import write_file
 
-CELL_LIMIT = 600  # seconds; lessons take a fraction of it
 _STAMP = "distlib_run"  # where a stored notebook's metadata has the two digests
 
 
@@ -46,25 +44,19 @@ class StoredRuns:
     def is_current(self, lesson: str) -> bool:
         """Whether there is a run of this text with this package."""
         run = self.read(lesson)
-        return run is not None and run.metadata[_STAMP]["package"] == self.package_digest()
+        return run is not None and package_of(run) == self.package_digest()
 
     def make(self, lesson: str) -> None:
         """Runs a lesson from top to bottom in a fresh kernel, and stores it.
 
         Raises:
-            AuthoringError: a cell fails. What was stored before stays.
+            AuthoringError: it fails. What was stored before stays.
         """
-        package = self.package_digest()  # before the run: what changes meanwhile makes it out of date
-        notebook = nbformat.read(self.root / "course" / f"{lesson}.ipynb", as_version=4)
-        stamp = {"text": self._text_digest(lesson), "package": package}
-        where = {"metadata": {"path": str(self.root / "course")}}
-        client = NotebookClient(notebook, timeout=CELL_LIMIT, startup_timeout=CELL_LIMIT, resources=where)
-        try:
-            client.execute()
-        except CellExecutionError as error:
-            raise AuthoringError(f"{lesson} fails: {error}") from None
-        notebook.metadata[_STAMP] = stamp
-        self._write(self._path(lesson), nbformat.writes(notebook))
+        # Before the run: what changes meanwhile makes it out of date.
+        stamp = {"text": self._text_digest(lesson), "package": self.package_digest()}
+        run = run_lesson(self._source(lesson))
+        run.metadata[_STAMP] = stamp
+        write_file(self._path(lesson), nbformat.writes(run).encode())
 
     def package_digest(self) -> str:
         """What the package is: all of its files that a lesson can meet."""
@@ -76,7 +68,7 @@ class StoredRuns:
         )
 
     def _text_digest(self, lesson: str) -> str:
-        return _digest([(self.root / "course" / f"{lesson}.ipynb").read_bytes()])
+        return _digest([self._source(lesson).read_bytes()])
 
     def _stored(self, lesson: str) -> Any | None:
         """What is stored, whatever it belongs to; None also when it can't be read: it is made again."""
@@ -86,15 +78,16 @@ class StoredRuns:
             return None
         return run if _STAMP in run.metadata else None
 
+    def _source(self, lesson: str) -> Path:
+        return self.root / "course" / f"{lesson}.ipynb"
+
     def _path(self, lesson: str) -> Path:
         return (self.folder or self.root / ".runs") / f"{lesson}.ipynb"
 
-    def _write(self, path: Path, text: str) -> None:
-        """All of it or nothing: somebody may stop us."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".draft")
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
+
+def package_of(run: Any) -> str:
+    """The digest of the package that a stored notebook ran with."""
+    return str(run.metadata[_STAMP]["package"])
 
 
 def _digest(pieces: Iterable[bytes]) -> str:

@@ -126,7 +126,9 @@ class Site:
         readme = for_students((self.root / "README.md").read_text(encoding="utf-8"))
         lists = {
             "To look up": ["syllabus", "glossary", "ANYWHERE", "docker/README", "course/anywhere"],
-            "Lessons": [f"{each.number} {each.short_title} <course/{each.name}>" for each in read_lessons(self.root)],
+            "Lessons": [
+                f"{each.number} {each.promise.short_title} <course/{each.name}>" for each in read_lessons(self.root)
+            ],
             "Exercises": [f"exercises/{path.stem}/{path.stem}" for path in self._exercises()],
             "The package": [f"reference/{name}" for name in (*PAGES, *FOLDERS)],
         }

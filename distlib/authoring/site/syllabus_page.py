@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
+from distlib.classroom.my_course.lesson_promise import LessonPromise, promise_of
+from distlib.classroom.student_copies.notebook_json import read_notebook, text_of
+
 _BOX, _ACROSS, _DOWN = (118, 40), 148, 84  # a box's width and height, and how far the next one is, in pixels
 _NEEDS = re.compile(r"\*\*You need:\*\*(.*?\.)(?=\s|$)(?![^\[]*\])", re.DOTALL)
 _LINK = re.compile(r"\]\((\d\w*)\.ipynb\)")
-_ROW = re.compile(r"^\| \[.*?\]\(course/(\w+)\.ipynb\)(, optional)? \| ([^|]+?) \|", re.MULTILINE)
+_ROW = re.compile(r"^\| \[.*?\]\(course/(\w+)\.ipynb\)(?:, optional)? \| ([^|]+?) \|", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -22,44 +25,33 @@ class LessonFacts:
 
     Attributes:
         name: such as "03b_networks".
-        title: its headline, without the number.
-        minutes: how long it takes.
+        promise: its title, how long it takes, and whether the course can be done without it.
         needs: the names of the lessons that it builds on.
-        promise: what its reader will be able to do, from the README.
-        is_optional: whether the course can be done without it, from there.
+        ability: what its reader will be able to do, from the README.
     """
 
     name: str
-    title: str
-    minutes: int
+    promise: LessonPromise
     needs: tuple[str, ...]
-    promise: str
-    is_optional: bool
+    ability: str
 
     @property
     def number(self) -> str:
         """ "03b"."""
         return self.name.partition("_")[0]
 
-    @property
-    def short_title(self) -> str:
-        """The title up to a colon."""
-        return self.title.partition(":")[0]
-
 
 def read_lessons(root: Path) -> list[LessonFacts]:
     """The lessons in order. root: the course's folder."""
-    table = _ROW.findall((root / "README.md").read_text(encoding="utf-8"))
-    rows = {name: (promise, optional != "") for name, optional, promise in table}
+    abilities = dict(_ROW.findall((root / "README.md").read_text(encoding="utf-8")))
     facts = []
-    for path in sorted(root.glob("course/[0-9]*.py")):
-        prose = re.sub(r"^# ?", "", path.read_text(encoding="utf-8").split("\n# %%\n")[0], flags=re.MULTILINE)
-        title = re.search(r"^# (.*)$", prose, re.MULTILINE)
-        minutes, needs = re.search(r"\*\*Time:\*\* about (\d+) minutes", prose), _NEEDS.search(prose)
-        if not (title and minutes and needs and path.stem in rows):
+    for path in sorted(root.glob("course/[0-9]*.ipynb")):
+        notebook = read_notebook(path)
+        promise, needs = promise_of(notebook), _NEEDS.search(text_of(notebook["cells"][0]))
+        if not (promise.minutes and needs and path.stem in abilities):
             raise ValueError(f"{path.name} does not say how long it takes, or what it needs, or the README lacks it")
         linked = tuple(name for name in _LINK.findall(needs[1]) if name != path.stem)
-        facts.append(LessonFacts(path.stem, title[1], int(minutes[1]), linked, *rows[path.stem]))
+        facts.append(LessonFacts(path.stem, promise, linked, abilities[path.stem]))
     return facts
 
 
@@ -67,8 +59,8 @@ def syllabus_page(root: Path) -> str:
     """The page, in MyST's Markdown."""
     lessons = read_lessons(root)
     rows = [
-        f"| [{lesson.number} {lesson.title}](course/{lesson.name}.ipynb)"
-        f"| {lesson.promise} | {lesson.minutes} min | {_numbers(lesson)} | {_exercise(root, lesson)} |"
+        f"| [{lesson.number} {lesson.promise.title}](course/{lesson.name}.ipynb)"
+        f"| {lesson.ability} | {lesson.promise.minutes} min | {_numbers(lesson)} | {_exercise(root, lesson)} |"
         for lesson in lessons
     ]
     table = ["| lesson | afterwards you can | reading | builds on | exercise |", "|---|---|--:|---|---|", *rows]
@@ -140,9 +132,9 @@ def _box(lesson: LessonFacts, place: tuple[int, int]) -> str:
     x, y = place
     middle = x + _BOX[0] // 2
     name = html.escape(lesson.name.partition("_")[2].replace("_", " "))
-    look = ' class="optional"' if lesson.is_optional else ""
+    look = ' class="optional"' if lesson.promise.is_optional else ""
     return (
-        f'<a href="course/{lesson.name}.html"{look}><title>{html.escape(lesson.title)}</title>'
+        f'<a href="course/{lesson.name}.html"{look}><title>{html.escape(lesson.promise.title)}</title>'
         f'<rect x="{x}" y="{y}" width="{_BOX[0]}" height="{_BOX[1]}" rx="6" />'
         f'<text x="{middle}" y="{y + 16}" text-anchor="middle" font-weight="bold">{lesson.number}</text>'
         f'<text x="{middle}" y="{y + 32}" text-anchor="middle">{name}</text></a>'

@@ -7,6 +7,7 @@ also where the parts differ in size.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -60,9 +61,13 @@ class CapstonePlan:
         """
         return self._timed(comm, self.shape.layers(sharing, seed=self.seed, dtype=self.dtype).to(comm.device))
 
+    def first_weights(self) -> Mapping[str, torch.Tensor]:
+        """The whole weights before the training, by the names of `cut_model`. Not to be changed."""
+        return whole_weights(self.shape, self.seed, self.dtype)
+
     def plain_weights(self) -> dict[str, torch.Tensor]:
-        """The weights before the training, by the names of `whole_model`."""
-        return plain_state(whole_weights(self.shape, self.seed, self.dtype))
+        """The same by the names of `whole_model`."""
+        return plain_state(self.first_weights())
 
     def batch(self, comm: Communicator, step: int) -> Batch:
         """The whole batch of a step, on the device of this rank."""
@@ -87,12 +92,11 @@ class CapstonePlan:
         tokens, following = self.batch(comm, step)
         return tokens.tensor_split(parts)[index], following.tensor_split(parts)[index]
 
-    def share_of_loss(self, scores: torch.Tensor, following: torch.Tensor, step: int) -> torch.Tensor:
-        """What a part of the batch adds to the loss of the step: its sum, divided by what counts in the whole batch."""
-        whole = self.task.batch(step)[1]
+    def share_of_loss(self, scores: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
+        """What a part of a batch adds to the loss of its step: its sum, divided by what counts in the whole batch."""
         scores, following = self.task.counted(scores, following)
         total = cross_entropy(scores.flatten(0, 1), following.flatten(), reduction="sum")
-        return total / self._counted_in(whole)
+        return total / (self.task.batch_size * following.shape[1])  # of each sequence, as many tokens count
 
     def loss_by_sequence(self, scores: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
         """For each sequence the mean over what counts of it: [sequences]."""
@@ -103,9 +107,6 @@ class CapstonePlan:
     def with_speed(self, speed: float | None) -> CapstonePlan:
         """A plan that differs in the speed of its ranks only."""
         return replace(self, speed=speed)
-
-    def _counted_in(self, following: torch.Tensor) -> int:
-        return self.task.counted(following.unsqueeze(-1), following)[1].numel()
 
     def _timed(self, comm: Communicator, layers: nn.Sequential) -> nn.Sequential:
         if self.speed is not None:

@@ -27,7 +27,7 @@ def with_ddp(comm: Communicator, plan: CapstonePlan) -> WayOnRank:
         tokens, following = plan.part(comm, step)
         set_rate(optimizer, step)
         optimizer.zero_grad()
-        share = plan.share_of_loss(model(tokens), following, step)
+        share = plan.share_of_loss(model(tokens), following)
         (comm.world_size * share).backward()  # DDP averages, and shares are to be added up
         nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
         optimizer.step()

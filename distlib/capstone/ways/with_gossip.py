@@ -35,7 +35,7 @@ def with_gossip(comm: Communicator, plan: CapstonePlan, *, schedule: Schedule | 
         shares: list[float] = []
 
         def losses(scores: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
-            shares.append(plan.share_of_loss(scores.detach(), following, step).item())
+            shares.append(plan.share_of_loss(scores.detach(), following).item())
             return plan.loss_by_sequence(scores, following)
 
         set_rate(optimizer, step)

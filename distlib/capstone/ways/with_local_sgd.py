@@ -41,7 +41,7 @@ def with_local_sgd(comm: Communicator, plan: CapstonePlan, *, round_steps: int =
     def losses(scores: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
         step = coming.pop(0)
         set_rate(optimizer, step)
-        shares.append(plan.share_of_loss(scores.detach(), following, step).item())
+        shares.append(plan.share_of_loss(scores.detach(), following).item())
         return plan.loss_by_sequence(scores, following)
 
     def train(steps: Iterable[int]) -> list[float]:

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import torch
 
-from distlib.capstone.gpt import whole_weights
 from distlib.capstone.train_alone import BETAS, MAX_NORM, RATE, set_rate
 from distlib.capstone.ways.capstone_plan import CapstonePlan
 from distlib.capstone.ways.way_on_rank import WayOnRank, Weights, one_by_one, put_together
@@ -55,7 +54,7 @@ def with_mesh(
         cuts, own = cuts_of(stage), {}
         if dp.rank == 0:
             own = {name: each for name, each in stage.state_dict().items() if tp.rank == 0 or name in cuts}
-        return plain_state(put_together(comm, whole_weights(plan.shape, dtype=plan.dtype), own, cuts))
+        return plain_state(put_together(comm, plan.first_weights(), own, cuts))
 
     return WayOnRank(
         one_by_one(train_one),

@@ -78,7 +78,7 @@ def _worker(comm: Communicator, plan: CapstonePlan, model: nn.Sequential) -> Way
         def compute(number: int) -> tuple[Sequence[torch.Tensor], int]:
             tokens, following = plan.part_of(comm, steps[number], comm.rank - 1, comm.world_size - 1)
             model.zero_grad()
-            share = plan.share_of_loss(model(tokens), following, steps[number])
+            share = plan.share_of_loss(model(tokens), following)
             ((comm.world_size - 1) * share).backward()  # the server divides by the workers
             shares.append(share.item())
             return [each.grad for each in parameters if each.grad is not None], len(tokens)

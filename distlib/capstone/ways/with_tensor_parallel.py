@@ -9,7 +9,6 @@ once.
 
 from __future__ import annotations
 
-from distlib.capstone.gpt import whole_weights
 from distlib.capstone.train_alone import MAX_NORM, new_optimizer, set_rate
 from distlib.capstone.ways.capstone_plan import CapstonePlan
 from distlib.capstone.ways.way_on_rank import WayOnRank, Weights, one_by_one, put_together
@@ -43,6 +42,6 @@ def with_tensor_parallel(comm: Communicator, plan: CapstonePlan) -> WayOnRank:
     def whole() -> Weights:
         cuts = cuts_of(model)
         own = {name: each for name, each in model.state_dict().items() if comm.rank == 0 or name in cuts}
-        return plain_state(put_together(comm, whole_weights(plan.shape, dtype=plan.dtype), own, cuts))
+        return plain_state(put_together(comm, plan.first_weights(), own, cuts))
 
     return WayOnRank(one_by_one(train_one), list(model.parameters()), optimizer, whole)

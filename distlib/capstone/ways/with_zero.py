@@ -25,7 +25,7 @@ def with_zero(comm: Communicator, plan: CapstonePlan) -> WayOnRank:
         tokens, following = plan.part(comm, step)
         set_rate(optimizer, step)
         optimizer.zero_grad()
-        share = plan.share_of_loss(model(tokens), following, step)
+        share = plan.share_of_loss(model(tokens), following)
         (comm.world_size * share).backward()  # gradients are averaged, and shares are to be added up
         model.clip_grad_norm(MAX_NORM)
         optimizer.step()

@@ -13,7 +13,6 @@ Analysis, 1977). It says nothing about why two answers are alike: a person reads
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
@@ -33,6 +32,7 @@ from distlib.classroom.grader.course import Course
 from distlib.classroom.grader.mistakes import graded
 from distlib.classroom.pages import render
 from distlib.classroom.words import count
+from distlib.whole_file import write_file
 
 LEAST_STUDENTS = 5  # in a smaller class nothing is usual
 LEAST_SHARE, MOST_USUAL = 0.5, 0.9
@@ -115,11 +115,8 @@ def write_side_by_side(course: Course, run: ClassRun, teams: Mapping[str, str], 
     """
     answers = answers_in(course, run.assignment, graded(run))
     pairs = unusual_pairs(answers, known_texts(course, run.assignment), teams)
-    folder.mkdir(parents=True, exist_ok=True)
     page = folder / f"side_by_side_{run.assignment}.html"
-    new = page.with_suffix(".new")
-    new.write_text(side_by_side_html(run.assignment, pairs, answers), encoding="utf-8")
-    os.replace(new, page)
+    write_file(page, side_by_side_html(run.assignment, pairs, answers).encode())
     return page.resolve(), len(pairs)
 
 

@@ -8,7 +8,6 @@ classroom/report/students/1.html  a page per student, in the order of the table
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from distlib.classroom.grader.tenths import tenths
 from distlib.classroom.pages import render
 from distlib.classroom.register.due_dates import in_words
 from distlib.classroom.words import count, joined, points
+from distlib.whole_file import write_file
 
 _STUDENTS = "students"
 
@@ -57,11 +57,10 @@ class _StudentRow:
 
 @dataclass(frozen=True)
 class _PartOfStudent:
-    """An exercise on a student's page: its functions with their marks, what was told, and a sentence."""
+    """An exercise on a student's page: its functions with their marks and what was told, and a sentence."""
 
     name: str
-    marks: list[tuple[str, str]]
-    told: list[tuple[str, Told]]
+    functions: list[tuple[str, str, Told | None]]
     words: str
 
 
@@ -71,15 +70,14 @@ def write_course_report(course: GradedCourse, folder: Path) -> Path:
     Raises:
         OSError: they can't be written.
     """
-    (folder / _STUDENTS).mkdir(parents=True, exist_ok=True)
     for old in (folder / _STUDENTS).glob("*.html"):  # of a class that was larger
         old.unlink()
     ideas, rows = wrong_ideas(course.exercises), _student_rows(course)
-    _write(folder / "index.html", class_html(course, ideas, rows))
-    _write(folder / "marks.csv", marks_csv(course, rows))
-    _write(folder / "wrong_ideas.csv", ideas_csv(ideas))
+    write_file(folder / "index.html", class_html(course, ideas, rows).encode())
+    write_file(folder / "marks.csv", marks_csv(course, rows).encode())
+    write_file(folder / "wrong_ideas.csv", ideas_csv(ideas).encode())
     for row in rows:
-        _write(folder / _STUDENTS / f"{row.number}.html", student_html(course, row))
+        write_file(folder / _STUDENTS / f"{row.number}.html", student_html(course, row).encode())
     return (folder / "index.html").resolve()
 
 
@@ -97,7 +95,7 @@ def class_html(course: GradedCourse, ideas: Sequence[WrongIdea], rows: Sequence[
         exercises=[_exercise_row(course, run) for run in course.exercises],
         columns_of_points=tenths(totals, course.full),
         full=course.full,
-        student_heads=["student", "name", *(run.assignment for run in course.exercises), "all", "not handed in"],
+        points_heads=[(head, "number") for head in (*(run.assignment for run in course.exercises), "all")],
         students=rows,
     )
 
@@ -172,7 +170,7 @@ def _exercise_row(course: GradedCourse, run: ClassRun) -> _ExerciseRow:
 def _part(course: GradedCourse, run: ClassRun, student: str) -> _PartOfStudent:
     record, marks = run.records[student], run.marks.get(student, {})
     if record.problem:
-        return _PartOfStudent(run.assignment, [], [], f"Could not be graded: {record.problem}")
+        return _PartOfStudent(run.assignment, [], f"Could not be graded: {record.problem}")
     penalty, more = run.penalties.get(student, 0.0), run.due.extensions.get(student)
     words = [
         f"{points(course.score(run, student) or 0.0)} of {points(full_of(run))} points.",
@@ -180,20 +178,12 @@ def _part(course: GradedCourse, run: ClassRun, student: str) -> _PartOfStudent:
         f"Extension: {in_words(more)}." if more else "",
     ]
     first = {function_of(cell): told for cell, told in reversed(record.told.items())}
-    shown = [(function, fraction(of(marks, function))) for function in functions(run)]
-    return _PartOfStudent(
-        run.assignment, shown, [(f, first[f]) for f, _ in shown if f in first], " ".join(filter(None, words))
-    )
+    shown = [(function, fraction(of(marks, function)), first.get(function)) for function in functions(run)]
+    return _PartOfStudent(run.assignment, shown, " ".join(filter(None, words)))
 
 
 def _shown(score: float | None) -> str:
     return "–" if score is None else points(score)
-
-
-def _write(path: Path, text: str) -> None:
-    new = path.with_name(f"{path.name}.new")
-    new.write_text(text, encoding="utf-8", newline="")
-    os.replace(new, path)
 
 
 def said_about(course: GradedCourse, page: Path) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from distlib.classroom.grader.class_run import ClassRun, graded_cells, read_records
+from distlib.classroom.grader.class_run import ClassRun, Record, graded_cells, read_records
 from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.grader.gradebook import GradebookError, MarksBook
 from distlib.classroom.grader.marks import sums
-from distlib.classroom.grader.mistakes import graded
-from distlib.classroom.grader.refused import read_refused
+from distlib.classroom.grader.mistakes import is_graded
 from distlib.classroom.register.class_register import read_register
 from distlib.classroom.register.due_dates import due_dates
 from distlib.classroom.register.known_students import known_students
@@ -38,7 +38,7 @@ class GradedCourse:
 
     def score(self, run: ClassRun, student: str) -> float | None:
         """A student's points in an exercise, the penalty for being late taken off; None without a graded notebook."""
-        if student not in graded(run):
+        if not is_graded(run, student):
             return None
         return max(0.0, sums(run.marks[student].values())[0] - run.penalties.get(student, 0.0))
 
@@ -53,11 +53,15 @@ class GradedCourse:
 
 def full_of(run: ClassRun) -> float:
     """What can be had in an exercise."""
-    return next((sums(run.marks[student].values())[1] for student in graded(run)), 0.0)
+    return next((sums(run.marks[student].values())[1] for student in run.records if is_graded(run, student)), 0.0)
 
 
-def read_course(course: Course) -> GradedCourse:
+def read_course(course: Course, assignments: Sequence[str] = ()) -> GradedCourse:
     """Everything that was graded.
+
+    Args:
+        course: the course.
+        assignments: only these; all without it.
 
     Raises:
         CourseError: nothing was, or class.json can't be read.
@@ -65,11 +69,12 @@ def read_course(course: Course) -> GradedCourse:
     runs: list[ClassRun] = []
     problems: dict[str, str] = {}
     names: dict[str, str] = {}
-    for assignment in course.assignments():
-        if not read_records(course, assignment):
+    for assignment in assignments or course.assignments():
+        records = read_records(course, assignment)
+        if not records:
             continue
         try:
-            run, known = _read_class(course, assignment)
+            run, known = _read_class(course, assignment, records)
         except (CourseError, GradebookError) as error:
             problems[assignment] = str(error)
             continue
@@ -81,21 +86,20 @@ def read_course(course: Course) -> GradedCourse:
     return GradedCourse(runs, dict(sorted(names.items())), teams, problems)
 
 
-def _read_class(course: Course, assignment: str) -> tuple[ClassRun, dict[str, str]]:
+def _read_class(course: Course, assignment: str, records: Mapping[str, Record]) -> tuple[ClassRun, dict[str, str]]:
     """A class as it was graded last, and its full names."""
     source = course.source(assignment)
     book = MarksBook(course, assignment, source)
     names, there = known_students(course, assignment, book), course.students(assignment)
-    records = {s: record for s, record in sorted(read_records(course, assignment).items()) if s in there}
+    present = {s: record for s, record in sorted(records.items()) if s in there}
     run = ClassRun(
         assignment,
         graded_cells(source),
-        records,
+        present,
         book.marks(),
         book.penalties(),
-        list(records),
+        list(present),
         [student for student in names if student not in there],
-        refused=read_refused(course, assignment),
         due=due_dates(course, assignment, book),
     )
     return run, names

@@ -8,11 +8,11 @@ is not there any more. Where a check knows no cause, the first sentence of what 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from distlib.classroom.grader.check_message import Told, function_of, parts_of
 from distlib.classroom.grader.class_run import ClassRun
-from distlib.classroom.grader.mistakes import Mistake, cause_of, graded
+from distlib.classroom.grader.mistakes import cause_of, graded
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,6 @@ class WrongIdea:
     students: list[str]
     of: int
 
-    @property
-    def share(self) -> float:
-        """Of those who have written the function, from 0 to 1."""
-        return len(self.students) / self.of
-
 
 def wrong_ideas(runs: Iterable[ClassRun]) -> list[WrongIdea]:
     """All ideas, those that most students had first; causes before what was only seen."""
@@ -55,14 +50,14 @@ def _of_exercise(run: ClassRun) -> list[WrongIdea]:
         told = _by_function(run.records[student].told)
         for function in dict.fromkeys(map(function_of, run.cells)):
             messages = told.get(function, {})
-            if any(_is_unwritten(function, message) for message in messages.values()):
+            if any(message.is_unwritten for message in messages.values()):
                 continue
             written[function] = written.get(function, 0) + 1
             for cause, message in messages.items():
                 words = message.cause or parts_of(message.seen).first_sentence
                 idea = WrongIdea(run.assignment, function, words, bool(message.cause), [], 0)
                 ideas.setdefault((function, cause), idea).students.append(student)
-    return [_with_number(idea, written[idea.function]) for idea in ideas.values()]
+    return [replace(idea, of=written[idea.function]) for idea in ideas.values()]
 
 
 def _by_function(told: dict[str, Told]) -> dict[str, dict[str, Told]]:
@@ -71,11 +66,3 @@ def _by_function(told: dict[str, Told]) -> dict[str, dict[str, Told]]:
     for cell, message in told.items():
         found.setdefault(function_of(cell), {}).setdefault(cause_of(message), message)
     return found
-
-
-def _is_unwritten(function: str, message: Told) -> bool:
-    return Mistake(function, message, []).is_unwritten
-
-
-def _with_number(idea: WrongIdea, written: int) -> WrongIdea:
-    return WrongIdea(idea.exercise, idea.function, idea.words, idea.is_cause, idea.students, written)

@@ -21,29 +21,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from distlib.classroom.exports.score_table import ScoredStudent, ScoreTable, one_line
+from distlib.classroom.exports.score_table import ExportedFile, ScoredStudent, ScoreTable, one_line, score_cells
 from distlib.classroom.grader.course import CourseError
 from distlib.classroom.grader.spreadsheet import is_safe, spreadsheet
-from distlib.classroom.rounding import rescaled, rounded
+from distlib.classroom.rounding import rounded
 from distlib.classroom.uploads.upload_names import key_of
 
 STUDENT_COLUMNS = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
 _WITH_NUMBER = re.compile(r"(?P<title>.*\S)\s+\((?P<number>\d+)\)\s*")
-
-
-@dataclass(frozen=True)
-class ExportedFile:
-    """A file for another system.
-
-    Attributes:
-        text: of the file.
-        left_out: why somebody is not in it, by student.
-        titles: how each exercise is called there.
-    """
-
-    text: str
-    left_out: dict[str, str]
-    titles: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -71,11 +56,7 @@ def canvas_file(table: ScoreTable, like: CanvasGradebook | None = None, out_of: 
         if why:
             left_out[student.id] = why
         else:
-            scores = (
-                str(rescaled(student.scores[n], full, out_of)) if n in student.scores else ""
-                for n, full in table.full.items()
-            )
-            rows.append([*cells, *scores])
+            rows.append([*cells, *score_cells(student, table, out_of)])
     return ExportedFile(
         spreadsheet([heads, ["    Points Possible", "", "", "", "", *possible], *rows]), left_out, titles
     )

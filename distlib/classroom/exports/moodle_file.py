@@ -14,11 +14,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from distlib.classroom.exports.canvas_file import ExportedFile
-from distlib.classroom.exports.score_table import ScoredStudent, ScoreTable, one_line
+from distlib.classroom.exports.score_table import ExportedFile, ScoredStudent, ScoreTable, one_line, score_cells
 from distlib.classroom.grader.course import CourseError
 from distlib.classroom.grader.spreadsheet import is_safe, spreadsheet
-from distlib.classroom.rounding import rescaled
 from distlib.classroom.words import points
 
 COLUMNS = ["First name", "Last name", "ID number", "Email address"]
@@ -60,7 +58,4 @@ def _why_not(key: str, by: str, keys: Counter[str]) -> str:
 
 def _row(student: ScoredStudent, table: ScoreTable, out_of: float | None) -> list[str]:
     names = [one_line(student.first), one_line(student.last), student.id, student.email]
-    return names + [
-        str(rescaled(student.scores[name], full, out_of)) if name in student.scores else NO_MARK
-        for name, full in table.full.items()
-    ]
+    return names + score_cells(student, table, out_of, NO_MARK)

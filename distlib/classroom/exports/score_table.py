@@ -1,4 +1,4 @@
-"""Everybody's scores, from the gradebook, as files for other systems need them.
+"""Everybody's scores, from the gradebook, as files for other systems need them, and what such a file is.
 
 A score is left out where nothing was graded, and where it is not final: a mark by hand is missing, or being late costs
 points and nobody knows when this was handed in.
@@ -15,6 +15,7 @@ from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.grader.export import score_of
 from distlib.classroom.grader.gradebook import is_late_unknown, late_costs_points
 from distlib.classroom.register.known_students import students_in_table
+from distlib.classroom.rounding import rescaled
 from distlib.classroom.words import joined
 
 
@@ -49,6 +50,21 @@ class ScoreTable:
 
     full: dict[str, float]
     students: list[ScoredStudent]
+
+
+@dataclass(frozen=True)
+class ExportedFile:
+    """A file for another system.
+
+    Attributes:
+        text: of the file.
+        left_out: why somebody is not in it, by student.
+        titles: how each exercise is called there.
+    """
+
+    text: str
+    left_out: dict[str, str]
+    titles: dict[str, str]
 
 
 def read_scores(course: Course, assignments: Sequence[str] = (), *, provisional: bool = False) -> ScoreTable:
@@ -113,6 +129,14 @@ def _scored(
         if all_of or not is_open:
             found.scores[name] = score
     return found
+
+
+def score_cells(student: ScoredStudent, table: ScoreTable, out_of: float | None, missing: str = "") -> list[str]:
+    """A student's cell for each exercise of the table, on a scale up to `out_of`; `missing` where there is no score."""
+    return [
+        str(rescaled(student.scores[name], full, out_of)) if name in student.scores else missing
+        for name, full in table.full.items()
+    ]
 
 
 def one_line(text: str) -> str:

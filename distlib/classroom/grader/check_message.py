@@ -27,6 +27,11 @@ class Told:
     seen: str
     cause: str = ""
 
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether nothing went wrong: there is no answer."""
+        return "it is not written yet" in self.seen
+
 
 @dataclass(frozen=True)
 class CheckMessage:

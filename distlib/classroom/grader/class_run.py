@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -45,6 +44,7 @@ from distlib.classroom.grader.verdicts import hash_of, judging_code
 from distlib.classroom.register.class_register import read_register
 from distlib.classroom.register.due_dates import DueDates, due_dates
 from distlib.classroom.register.teams import TeamWork, share_in_teams
+from distlib.whole_file import write_file
 
 _PATTERN = "nbgrader generate_feedback does not take the folder's name (line break, *, ? or [); better rename it"
 
@@ -432,10 +432,7 @@ class _Grader:
         record = replace(record, times=self._times.get(record.student, 1.0))
         path = record_path(self._course, self._assignment, record.student)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            new = path.with_suffix(".new")
-            new.write_text(json.dumps(asdict(record), indent=1), encoding="utf-8")
-            os.replace(new, path)
+            write_file(path, json.dumps(asdict(record), indent=1).encode())
         except OSError as error:
             record.remarks.append(f"this is not noted down, and will be graded again: {error.strerror}")
         return record

@@ -12,6 +12,8 @@ from distlib.classroom.grader.handed_in_time import EXAMPLE
 from distlib.classroom.register.due_dates import in_words
 from distlib.classroom.words import count, have, joined, points, was
 
+_NOTHING = Told("")
+
 
 def functions(run: ClassRun) -> list[str]:
     """The graded functions, in the notebook's order."""
@@ -64,7 +66,7 @@ def _due(run: ClassRun) -> list[str]:
 def _lost_by_all(run: ClassRun) -> list[str]:
     """Tests that fail with everybody's answer: then the test may be wrong, not the class."""
     graded = [record for record in run.records.values() if not record.problem]
-    written = {cell: [r for r in graded if not _is_unwritten(r.told.get(cell))] for cell in run.cells}
+    written = {cell: [r for r in graded if not r.told.get(cell, _NOTHING).is_unwritten] for cell in run.cells}
     lost = [cell for cell, records in written.items() if len(records) > 1 and all(cell in r.told for r in records)]
     if not lost:
         return []
@@ -73,10 +75,6 @@ def _lost_by_all(run: ClassRun) -> list[str]:
         f"Everybody who has written an answer fails {joined(lost)}. Does your own pass? To see that, run {which} in "
         "the notebook with the solutions."
     ]
-
-
-def _is_unwritten(told: Told | None) -> bool:
-    return told is not None and "it is not written yet" in told.seen
 
 
 def _older(run: ClassRun) -> list[str]:

@@ -36,7 +36,7 @@ class Mistake:
     @property
     def is_unwritten(self) -> bool:
         """Whether nothing went wrong: there is no answer."""
-        return "it is not written yet" in self.told.seen
+        return self.told.is_unwritten
 
 
 def mistakes(records: Iterable[Record]) -> list[Mistake]:
@@ -79,4 +79,9 @@ def left_behind(run: ClassRun) -> dict[str, list[str]]:
 
 def graded(run: ClassRun) -> list[str]:
     """Who has marks from the tests."""
-    return [student for student, record in run.records.items() if not record.problem and student in run.marks]
+    return [student for student in run.records if is_graded(run, student)]
+
+
+def is_graded(run: ClassRun, student: str) -> bool:
+    """Whether a student has marks from the tests."""
+    return student in run.records and not run.records[student].problem and student in run.marks

@@ -7,12 +7,12 @@ collected.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from distlib.classroom.grader.course import Course
+from distlib.whole_file import write_file
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,7 @@ def note_refused(
     lists = {
         origin: [astuple(each) for each in found] for origin, found in {**kept, here: list(refused)}.items() if found
     }
-    path = _path(course, assignment)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(lists, indent=1), encoding="utf-8")
-    os.replace(new, path)
+    write_file(_path(course, assignment), json.dumps(lists, indent=1).encode())
 
 
 def read_refused(course: Course, assignment: str) -> list[Refused]:

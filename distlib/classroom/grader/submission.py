@@ -161,6 +161,15 @@ def read_timestamp(folder: Path) -> tuple[datetime | None, list[str]]:
     return None, [f"{_TIMESTAMP} {said}: no time of handing in, no penalty for being late; {right}"]
 
 
+def write_timestamp(folder: Path, time: datetime) -> None:
+    """Note when it was handed in (UTC, without a time zone), as nbgrader does.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    (folder / _TIMESTAMP).write_text(f"{time:%Y-%m-%d %H:%M:%S} UTC\n")
+
+
 def why_no_time(folder: Path) -> str:
     """Why it is not known when it was handed in, in short: "no timestamp.txt"; "" if it is known."""
     time, text, why = _time_in(folder)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from distlib.classroom.grader.course import Course, CourseError
+from distlib.whole_file import write_file
 
 _VERSION = 1
 
@@ -99,9 +99,7 @@ def change_register(course: Course, change: Callable[[ClassRegister], ClassRegis
         with path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             register = change(read_register(course))
-            new = path.with_suffix(".new")
-            new.write_text(json.dumps({"version": _VERSION, **asdict(register)}, indent=1), encoding="utf-8")
-            os.replace(new, path)
+            write_file(path, json.dumps({"version": _VERSION, **asdict(register)}, indent=1).encode())
     except OSError as error:
         raise CourseError(f"{course.name(path)} can't be written: {error.strerror}") from None
     return register

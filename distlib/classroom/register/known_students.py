@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 
 from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.grader.gradebook import MarksBook
@@ -39,13 +40,23 @@ def students_in_table(course: Course) -> dict[str, dict[str, str]]:
     """
     path = classroom_of(course) / "students.csv"
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = [{key: (value or "").strip() for key, value in row.items() if key} for row in csv.DictReader(file)]
-    except FileNotFoundError:
-        return {}
+        rows = rows_of_table(path)
     except (OSError, ValueError, csv.Error, AttributeError) as error:
         raise CourseError(f"{course.name(path)} can't be read: {error}") from None
     return {row["id"]: row for row in rows if row.get("id")}
+
+
+def rows_of_table(path: Path) -> list[dict[str, str]]:
+    """The rows of a students.csv, with the cells by the names of their columns; none without the file.
+
+    Raises:
+        OSError, ValueError, csv.Error: it can't be read.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return [{key: (value or "").strip() for key, value in row.items() if key} for row in csv.DictReader(file)]
+    except FileNotFoundError:
+        return []
 
 
 def _full_name(row: Mapping[str, str]) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from distlib.classroom.grader.check_message import function_of
 from distlib.classroom.grader.course import Course
 from distlib.classroom.grader.gradebook import Mark
-from distlib.classroom.grader.marks import sums
+from distlib.classroom.grader.marks import of, sums
 from distlib.classroom.grader.spreadsheet import spreadsheet
 from distlib.classroom.register.class_register import ClassRegister, change_register, classroom_of
 from distlib.classroom.words import points
@@ -97,16 +97,18 @@ def write_for_second_marker(
             (folder / f"{pseudonym}.ipynb").write_text(text, encoding="utf-8")
             rows.append([pseudonym, *_by_function(marks[student]), ""])
             done.append(student)
-    functions = list(dict.fromkeys(function_of(cell) for student in done[:1] for cell in marks[student]))
-    heads = ["pseudonym", *functions, "all", "second mark"]
+    heads = ["pseudonym", *(_functions(marks[done[0]]) if done else []), "all", "second mark"]
     (folder / "marks.csv").write_text(spreadsheet([heads, *rows]), encoding="utf-8", newline="")
     return done
 
 
 def _by_function(marks: Mapping[str, Mark]) -> list[str]:
-    functions = dict.fromkeys(function_of(cell) for cell in marks)
-    each = [sums(mark for cell, mark in marks.items() if function_of(cell) == function) for function in functions]
+    each = [sums(of(marks, function)) for function in _functions(marks)]
     return [f"{points(got)} of {points(full)}" for got, full in [*each, sums(marks.values())]]
+
+
+def _functions(marks: Mapping[str, Mark]) -> list[str]:
+    return list(dict.fromkeys(map(function_of, marks)))
 
 
 def without_names(notebook: str, pseudonym: str, names: Sequence[str]) -> str:

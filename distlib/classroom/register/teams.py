@@ -19,10 +19,9 @@ from datetime import datetime
 from pathlib import Path
 
 from distlib.classroom.grader.course import Course
-from distlib.classroom.grader.submission import CannotGrade, find_notebook, fingerprint, read_timestamp
+from distlib.classroom.grader.submission import CannotGrade, find_notebook, fingerprint, read_timestamp, write_timestamp
 from distlib.classroom.words import joined
-
-_TIMESTAMP = "timestamp.txt"
+from distlib.whole_file import write_file
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def _copy(course: Course, assignment: str, given: _HandedInNotebook, student: st
     new.mkdir(parents=True)
     shutil.copyfile(given.path, new / f"{assignment}.ipynb")
     if given.time:
-        (new / _TIMESTAMP).write_text(f"{given.time:%Y-%m-%d %H:%M:%S} UTC\n")
+        write_timestamp(new, given.time)
     shutil.rmtree(folder, ignore_errors=True)  # a copy that was made before
     new.rename(folder)
 
@@ -123,10 +122,7 @@ def _write(course: Course, assignment: str, noted: Mapping[str, str]) -> None:
     path = _path(course, assignment)
     if not noted and not path.exists():
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(noted, indent=1), encoding="utf-8")
-    os.replace(new, path)
+    write_file(path, json.dumps(noted, indent=1).encode())
 
 
 def _path(course: Course, assignment: str) -> Path:

@@ -19,7 +19,13 @@ from zoneinfo import ZoneInfo
 from distlib.classroom.grader.course import Course
 from distlib.classroom.grader.handed_in_time import advice, implausible
 from distlib.classroom.grader.refused import Refused, note_refused
-from distlib.classroom.grader.submission import CannotGrade, fingerprint, read_submission, read_timestamp
+from distlib.classroom.grader.submission import (
+    CannotGrade,
+    fingerprint,
+    read_submission,
+    read_timestamp,
+    write_timestamp,
+)
 from distlib.classroom.uploads.files import Upload, find_uploads
 from distlib.classroom.uploads.owners import Owner, Roster, owners, read_roster
 from distlib.classroom.uploads.recognize import Known, known_notebooks, normal, recognize
@@ -221,7 +227,7 @@ def _store(candidate: _Candidate, course: Course, assignment: str, time_zone: Zo
     as_said = UploadOutcome(candidate.upload.name, candidate.student, COLLECTED, has_no_time=bool(odd))
     if _has(notebook, digest):
         if time and time != there:
-            _write_time(folder, time)
+            write_timestamp(folder, time)
             return replace(as_said, state=UNCHANGED, why=f"time of handing in noted: {time:%Y-%m-%d %H:%M:%S} UTC")
         known = replace(as_said, has_no_time=False) if there else replace(as_said, why=no_time)
         return replace(known, state=UNCHANGED)
@@ -236,7 +242,7 @@ def _store(candidate: _Candidate, course: Course, assignment: str, time_zone: Zo
     new.mkdir(parents=True)
     shutil.move(candidate.upload.copy, new / notebook.name)
     if time:
-        _write_time(new, time)
+        write_timestamp(new, time)
     new.rename(folder)
     where = f"the earlier one is kept in {course.name(kept)}" if kept else ""
     return replace(as_said, why=". ".join(filter(None, [no_time, where])))
@@ -274,7 +280,3 @@ def _time(upload: Upload, time_zone: ZoneInfo | None) -> tuple[datetime | None, 
     time = upload.time.replace(tzinfo=time_zone).astimezone(UTC).replace(tzinfo=None)
     why = implausible(time)
     return (None, f"the one in the uploads, {upload.time:%Y-%m-%d %H:%M}, {why}") if why else (time, "")
-
-
-def _write_time(folder: Path, time: datetime) -> None:
-    (folder / "timestamp.txt").write_text(f"{time:%Y-%m-%d %H:%M:%S} UTC\n")

@@ -9,13 +9,13 @@ that a student can choose.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from distlib.classroom.register.known_students import rows_of_table
 from distlib.classroom.uploads.files import Upload, stem_of
 from distlib.classroom.uploads.upload_names import key_of, read_upload_name, student_name, without_copy
 
@@ -103,14 +103,12 @@ def read_roster(table: Path, folders: Iterable[str]) -> Roster:
         folders: names of students' folders.
 
     Raises:
-        ValueError, OSError: the table can't be read.
+        OSError, ValueError, csv.Error: the table can't be read.
     """
     entries: list[tuple[str, Sequence[str]]] = []
-    if table.is_file():
-        with table.open(encoding="utf-8-sig", newline="") as file:
-            for row in csv.DictReader(file):
-                first, last, known = ((row.get(key) or "").strip() for key in ("first_name", "last_name", "id"))
-                ways = [f"{first} {last}", f"{last} {first}"] if first and last else []
-                entries += [(known if "/" not in known else student_name(known), ways)] if known.strip(".") else []
+    for row in rows_of_table(table):
+        first, last, known = (row.get(key, "") for key in ("first_name", "last_name", "id"))
+        ways = [f"{first} {last}", f"{last} {first}"] if first and last else []
+        entries += [(known if "/" not in known else student_name(known), ways)] if known.strip(".") else []
     known_ids = {known for known, _ in entries}
     return Roster([*entries, *((name, ()) for name in folders if name not in known_ids)])

@@ -16,6 +16,8 @@ import traitlets
 from distlib.draw.live import BROWSER, instead_html, show_live
 from distlib.draw.predictions.prediction import Prediction
 
+RUN_AGAIN = "To predict (again), run this cell: a form belongs to the kernel that has shown it."
+
 
 class PredictionForm(anywidget.AnyWidget):
     """The form in the browser.
@@ -94,10 +96,9 @@ def show_form(prediction: Prediction) -> None:
 def _instead(prediction: Prediction) -> str:
     """What a page without the form shows: the question, and what was committed or how to commit."""
     said = f"You committed: {prediction.said}. " if prediction.committed else ""
-    again = "To predict (again), run this cell: a form belongs to the kernel that has shown it."
     return (
         f"<p><b>{html.escape(prediction.question)}</b></p>"
-        f"<p>{html.escape(_options(prediction))}{html.escape(said)}{again}</p>"
+        f"<p>{html.escape(_options(prediction))}{html.escape(said)}{RUN_AGAIN}</p>"
     )
 
 

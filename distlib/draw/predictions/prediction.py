@@ -20,6 +20,8 @@ from typing import Any
 
 from distlib.draw.predictions.answer_kinds import Kind, Number, Value
 
+NOT_COMMITTED = " (No prediction was committed.)"  # behind what came out
+
 
 @dataclass(frozen=True)
 class PredictionCheck:
@@ -99,7 +101,7 @@ class Prediction:
         found = self._find(actual)
         told = f"{source} says {self.kind.say(found) if found is not None else actual}."
         if self.value is None:
-            return PredictionCheck(None, found, f"{told[0].upper()}{told[1:]} (No prediction was committed.)")
+            return PredictionCheck(None, found, f"{told[0].upper()}{told[1:]}{NOT_COMMITTED}")
         verdict = "" if found is None else f" {self.kind.judge(self.value, found, source)}"
         return PredictionCheck(self.value, found, f"You said {self.said}, {told}{verdict}")
 

@@ -12,7 +12,6 @@ import torch
 from distlib.checks.case import Case
 from distlib.checks.formatting import count, listed
 from distlib.checks.helpers import all_reduce, broadcast, ring_all_gather, ring_reduce_scatter
-from distlib.checks.remark import Remark
 from distlib.checks.rules.returns import called, shown, type_of
 from distlib.checks.rules.values import holds, is_close
 from distlib.checks.seen import Seen
@@ -35,7 +34,6 @@ FEWEST = 600  # samples that some rank computed for; the most frugal training th
 TOLERANCE = 0.1  # of a predicted time
 COLLECTIVES: Sequence[Helper[..., Any]] = [ring_reduce_scatter, ring_all_gather, all_reduce, broadcast]
 JOB_ERRORS = (
-    ("has died", say("died")),
     ("died", say("died")),
     ("the job is stopped", say("stopped")),
     ("expected weights of", say("weights")),
@@ -96,33 +94,23 @@ def _is_exact(found: Any, right: Any) -> bool:
     return bool(is_close(found, right, relative=0.0, absolute=1e-9))
 
 
-def steps_alone(inputs: dict[str, Any], scale: float = 1.0, most: int | None = None) -> list[torch.Tensor]:
-    """The weights after each step of one process.
-
-    Args:
-        scale: what the mean gradient is multiplied by.
-        most: how many of a batch count; None for all.
-    """
+def steps_alone(inputs: dict[str, Any]) -> list[torch.Tensor]:
+    """The weights after each step of one process."""
     images, weights, optimizer, after = images_of(inputs["images"]), inputs["weights"].clone(), Adam(NUMBERS), []
     for batch in inputs["batches"]:
-        some = batch[:most]
-        mean = gradient_sum(weights, images[some], inputs["labels"][some]) / len(some)
-        optimizer.step(weights, mean * scale, inputs["rate"])
+        mean = gradient_sum(weights, images[batch], inputs["labels"][batch]) / len(batch)
+        optimizer.step(weights, mean, inputs["rate"])
         after.append(weights.clone())
     return after
 
 
 def _wrong_weights(seen: Seen, rank: int, step: int) -> dict[str, Any]:
-    inputs, number = seen.case.inputs[0], seen.size
-    start, stop = (chunk_start(NUMBERS, number, rank + more) for more in (0, 1))
-    right = steps_alone(inputs)[step]
-    before = inputs["weights"] if step == 0 else steps_alone(inputs)[step - 1]
+    inputs = seen.case.inputs[0]
+    start, stop = (chunk_start(NUMBERS, seen.size, rank + more) for more in (0, 1))
+    before, right = [inputs["weights"], *steps_alone(inputs)][step : step + 2]
     own = before.clone()
     own[start:stop] = right[start:stop]
-    return {
-        say("nothing_changed"): before,
-        say("not_gathered"): own,
-    }
+    return {say("nothing_changed"): before, say("not_gathered"): own}
 
 
 def _step_messages(seen: Seen, steps: int) -> Remarks:
@@ -227,17 +215,13 @@ def _honest(run: TrainingRun) -> Remarks:
 
 
 @check_train.judge_times
-def _(seen: Seen) -> Remarks:
-    yield _in_time(TrainingRun(seen))
-
-
-def _in_time(run: TrainingRun) -> Remark | None:
+def _in_time(seen: Seen) -> Remarks:
     """The training has ended within the budget; else why not."""
-    if run.seconds <= run.setting.budget:
-        return None
-    numbers = {"seconds": f"{run.seconds:.2f}", "budget": f"{run.setting.budget:g}", "computed": f"{run.busiest:.2f}"}
-    calls = {"calls": run.calls, "samples": run.charged, "losses": run.losses}
-    return say.remark("late", **numbers, **calls, cause=run.why_late())
+    run = TrainingRun(seen)
+    if run.seconds > run.setting.budget:
+        seconds = {"seconds": f"{run.seconds:.2f}", "computed": f"{run.busiest:.2f}"}
+        calls = {"calls": run.calls, "samples": run.charged, "losses": run.losses}
+        yield say.remark("late", **seconds, budget=f"{run.setting.budget:g}", **calls, cause=run.why_late())
 
 
 # ── survive ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -259,6 +243,4 @@ def _(seen: Seen) -> Remarks:
             yield say.remark("idle", rank=rank)
 
 
-@check_survive.judge_times
-def _(seen: Seen) -> Remarks:
-    yield _in_time(TrainingRun(seen))
+check_survive.judge_times(_in_time)

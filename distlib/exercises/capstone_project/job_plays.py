@@ -200,9 +200,7 @@ def evaluated(weights: torch.Tensor, images: torch.Tensor, labels: torch.Tensor)
     return float(loss_sum(weights, images[-EVALUATED:], labels[-EVALUATED:])) / EVALUATED
 
 
-def make_job(
-    comm: Communicator, inputs: dict[str, Any], gate: PassGate, live: LiveBytes | None = None
-) -> tuple[Job, _Desk]:
+def make_job(inputs: dict[str, Any], gate: PassGate, live: LiveBytes | None = None) -> tuple[Job, _Desk]:
     """The job of a rank, and the desk behind it. `inputs`: as of `run_training`."""
     desk = _Desk(inputs, gate, live)
     job = Job(
@@ -233,7 +231,7 @@ def run_training(comm: Communicator, function: Callable[..., Any], inputs: dict[
         "weights": what was returned; "alive": the bytes that the rank held at its fourth call of gradient.
     """
     live = LiveBytes()
-    job, desk = make_job(comm, inputs, gate, live)
+    job, desk = make_job(inputs, gate, live)
     live.__enter__()
     try:
         gate(BEGIN)
@@ -253,7 +251,7 @@ def run_steps(comm: Communicator, function: Callable[..., Any], inputs: dict[str
     Returns:
         "weights": after each step.
     """
-    job, _ = make_job(comm, inputs, gate)
+    job, _ = make_job(inputs, gate)
     weights, optimizer, after = job.start(), Adam(inputs["part"]), []
     for batch, shares in zip(inputs["batches"], inputs["shares"], strict=True):
         gate(BEGIN)

@@ -1,4 +1,4 @@
-"""What a student's training was: how long it took, where it ended, and why it took too long. For checks and boards.
+"""What a student's training was: how long it took, where it ended, and why it took too long.
 
 run = TrainingRun(seen)            of a case of `check_train` or `check_survive`
 run.seconds, run.loss              until the last rank had returned, and by the judge's own images
@@ -123,8 +123,3 @@ class TrainingRun:
     def _evaluated(self, weights: torch.Tensor) -> float:
         inputs = self.seen.case.inputs[0]
         return evaluated(weights, images_of(inputs["images"]), inputs["labels"])
-
-
-def seconds_to_target(seen: Seen) -> float:
-    """The score of a run that `check_train` has passed: virtual seconds until the target, the fewer the better."""
-    return TrainingRun(seen).seconds
