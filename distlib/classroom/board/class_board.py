@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from distlib.classroom.board.pseudonym_owners import award, keep_held, read_held
 from distlib.classroom.board.standings import standings
 from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.register.class_register import classroom_of
+from distlib.classroom.register.known_students import rows_of_table, ways_of_writing
 from distlib.games.game_list import all_games
 from distlib.games.handed_plays import HandedPlay
 from distlib.games.replays import GameReplay, replay_plays
@@ -86,12 +86,9 @@ def make_board(
 def _names_in(table: Path, students: list[StudentPlays]) -> dict[str, list[str]]:
     """The ways in which names of the class are written, by student; a student without a row has the folder's."""
     names: dict[str, list[str]] = {each.student: [] for each in students}
-    if table.is_file():
-        with table.open(encoding="utf-8-sig", newline="") as file:
-            for row in csv.DictReader(file):
-                first, last, known = ((row.get(key) or "").strip() for key in ("first_name", "last_name", "id"))
-                if known:
-                    names.setdefault(known, []).extend([f"{first} {last}", f"{last} {first}"] if first and last else [])
+    for row in rows_of_table(table):
+        if known := row.get("id"):
+            names.setdefault(known, []).extend(ways_of_writing(row))
     return names
 
 
