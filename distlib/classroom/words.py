@@ -7,9 +7,15 @@ from collections.abc import Sequence
 from distlib.checks.formatting import count
 from distlib.classroom.rounding import rounded
 
-__all__ = ["all_of", "count", "have", "joined", "points", "points_lost", "was"]
+__all__ = ["aligned", "all_of", "count", "have", "joined", "points", "points_lost", "was"]
 
 _MOST_NAMES = 10
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of a table as lines of text: every column as wide as its longest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def points(number: float) -> str:

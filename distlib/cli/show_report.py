@@ -9,10 +9,10 @@ from pathlib import Path
 
 from distlib.classroom.my_course.own_course import OwnCourse
 from distlib.classroom.my_course.portfolio import MARK, REPORT, is_empty, portfolio
-from distlib.classroom.student_copies.notebook_json import write_file
 from distlib.cli.course_folder import NO_COURSE, find_course
 from distlib.cli.saying import say
 from distlib.cli.where_am_i import take_stock
+from distlib.whole_file import write_file
 
 
 def write_report(options: argparse.Namespace) -> int:

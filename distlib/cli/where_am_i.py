@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from distlib.classroom.my_course.course_reading import note_work, read_course
+from distlib.classroom.my_course.course_reading import read_and_note
 from distlib.classroom.my_course.own_course import OwnCourse
 from distlib.classroom.my_course.progress_table import progress_text, write_page
 from distlib.cli.course_folder import NO_COURSE, find_course
@@ -30,8 +30,8 @@ def take_stock(course: Path) -> OwnCourse:
     Args:
         course: the course's folder.
     """
-    own = read_course(course)
-    if told := note_work(course):
+    own, told = read_and_note(course)
+    if told:
         say(f"Remark: {told}", sys.stderr)
     write_page(course, own)
     return own

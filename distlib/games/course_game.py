@@ -65,7 +65,7 @@ class CourseGame(ABC, Generic[Result]):
 
     @abstractmethod
     def par(self, level: int) -> float:
-        """The score that is par."""
+        """The score that is par. Asked for often, so it is computed once."""
 
     @abstractmethod
     def record(self, level: int) -> dict[str, Any]:

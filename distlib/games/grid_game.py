@@ -8,6 +8,7 @@ from distlib.draw.players.pipeline_scene import pipeline_scene
 from distlib.draw.players.scene import Scene
 from distlib.games.choice_values import check_names, shown
 from distlib.games.course_game import ChoiceError, Choices, CourseGame
+from distlib.training.schedules.actions import Schedule
 from distlib.training.schedules.puzzle import LEVELS, Attempt, fill, level_of
 
 _LONGEST = 1_000  # characters of a row: ten times what the largest level needs
@@ -34,8 +35,7 @@ class GridGame(CourseGame[Attempt]):
 
     def written(self, result: Attempt) -> tuple[int, dict[str, Any]]:
         """Its actions; waiting follows from them."""
-        rows = [" ".join(f"{action.kind}{action.microbatch}" for action in row) for row in result.schedule]
-        return result.level.number, {"rows": rows}
+        return result.level.number, {"rows": _as_rows(result.schedule)}
 
     def measured(self, result: Attempt) -> float | None:
         """Its points."""
@@ -55,14 +55,12 @@ class GridGame(CourseGame[Attempt]):
         if level in _RECORDS:
             return {"rows": list(_RECORDS[level])}
         known = level_of(level)
-        rows = [" ".join(f"{action.kind}{action.microbatch}" for action in row) for row in _par_of(level)]
-        assert len(rows) == known.ranks
-        return {"rows": rows}
+        return {"rows": _as_rows(known.par(known.ranks, known.microbatches))}
 
 
-def _par_of(number: int) -> Any:
-    level = level_of(number)
-    return level.par(level.ranks, level.microbatches)
+def _as_rows(schedule: Schedule) -> list[str]:
+    """A text for each rank."""
+    return [" ".join(f"{action.kind}{action.microbatch}" for action in row) for row in schedule]
 
 
 _RECORDS = {1: ("F0 F1 B0 B1", "F0 B0 F1 B1")}

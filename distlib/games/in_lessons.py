@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import cache, wraps
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from distlib.games import server_race
-from distlib.games.game_list import all_games, game_of
+from distlib.games.course_game import CourseGame
+from distlib.games.game_list import game_of
 from distlib.games.my_games import BestPlay, games_folder, is_kept_in, keep_best
 from distlib.training.schedules import puzzle
 from distlib.training.strategy import cluster_game
@@ -37,9 +38,11 @@ def keep_play(result: object) -> None:
     Raises:
         TypeError: it is not a play of a game.
     """
-    here = Path.cwd()
-    play, folder = as_play(result), games_folder(here)
-    if play is None or not is_kept_in(here):
+    game, here = game_of(result), Path.cwd()
+    if not is_kept_in(here):
+        return
+    play, folder = _best_play(game, result), games_folder(here)
+    if play is None:
         return
     try:
         said = keep_best(folder, [play])
@@ -49,13 +52,8 @@ def keep_play(result: object) -> None:
         print(said)
 
 
-def as_play(result: object) -> BestPlay | None:
-    """What is kept of a play; None if it does not count, or the board would not replay it.
-
-    Raises:
-        TypeError: as above.
-    """
-    game = game_of(result)
+def _best_play(game: CourseGame[Any], result: object) -> BestPlay | None:
+    """What is kept of a play; None if it does not count."""
     score = game.score(result)
     if score is None:
         return None
@@ -69,15 +67,10 @@ def as_play(result: object) -> BestPlay | None:
         score,
         game.unit,
         game.less_is_better,
-        _par(game.name, level),
+        game.par(level),
         datetime.now(UTC).isoformat(timespec="seconds"),
         choices,
     )
-
-
-@cache
-def _par(name: str, level: int) -> float:
-    return all_games()[name].par(level)
 
 
 def keeping(play: Callable[Given, Got]) -> Callable[Given, Got]:

@@ -24,6 +24,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from distlib.course_root import course_folder
+from distlib.whole_file import write_file
+
 FILE = "my_games.json"
 FORMAT = 1
 MOST_BYTES = 1 << 20
@@ -99,22 +102,14 @@ class MyGames:
 
 def games_folder(start: Path) -> Path:
     """The folder with a student's plays: work/ of the course that `start` is in, else `start`."""
-    course = _course_above(start)
+    course = course_folder(start)
     return course / "work" if course else start
 
 
 def is_kept_in(start: Path) -> bool:
     """Whether what is played in `start` is kept: not in the course itself, where authors work, outside of work/."""
-    course = _course_above(start)
+    course = course_folder(start)
     return course is None or start.is_relative_to(course / "work")
-
-
-def _course_above(start: Path) -> Path | None:
-    return next((folder for folder in [start, *start.parents] if _is_course(folder)), None)
-
-
-def _is_course(folder: Path) -> bool:
-    return (folder / "exercises").is_dir() and (folder / "distlib" / "__init__.py").is_file()
 
 
 def best_plays(folder: Path) -> tuple[BestPlay, ...]:
@@ -226,9 +221,7 @@ def _set_aside(path: Path) -> Path:
 def _write(folder: Path, games: MyGames) -> None:
     data = {"format": FORMAT, "about": _ABOUT, "pseudonym": games.pseudonym or None}
     text = json.dumps(data | {"plays": [asdict(play) for play in games.plays]}, indent=1, ensure_ascii=False)
-    new = folder / f".{FILE}.{os.getpid()}.new"
-    new.write_text(f"{text}\n", encoding="utf-8")
-    os.replace(new, folder / FILE)
+    write_file(folder / FILE, f"{text}\n".encode())
 
 
 @contextlib.contextmanager

@@ -53,6 +53,13 @@ def test_the_authors_record_is_at_least_par(game: CourseGame[Any], level: int) -
     assert f"Level {level}" in game.scene(played).title or f"Hole {level}" in game.scene(played).title
 
 
+def test_par_is_played_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pars = [game.par(level) for game, level in LEVELS]
+    for module in ("server_game.race", "golf_game.swing", "grid_game.fill", "layout_game.lay_out"):
+        monkeypatch.setattr(f"distlib.games.{module}", None)
+    assert [game.par(level) for game, level in LEVELS] == pars
+
+
 def test_what_does_not_fit_or_never_arrives_has_no_score() -> None:
     for result in (swing(1, stage=0), lay_out(2, tp=8), race(0.001, 8, bound=math.inf)):
         assert game_of(result).score(result) is None

@@ -15,7 +15,7 @@ from typing import Any
 import nbformat
 
 from distlib.authoring.lesson_run import run_lesson
-from distlib.classroom.student_copies.notebook_json import write_file
+from distlib.whole_file import write_file
 
 _STAMP = "distlib_run"  # where a stored notebook's metadata has the two digests
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import count, groupby
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -54,7 +54,7 @@ def board_html(tables: Sequence[LevelTable], records: dict[tuple[str, int], floa
         left: how many students have handed in plays and do not appear.
     """
     room = MOST_PICTURES // max(1, len(tables))
-    numbers = iter(range(len(tables) * 10_000))
+    numbers = count()
     games = [
         (game, [_section(table, records[game.name, table.level], room, numbers) for table in of_game])
         for game, of_game in groupby(tables, key=lambda table: table.game)

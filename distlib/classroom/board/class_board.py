@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +12,12 @@ from distlib.classroom.board.class_plays import StudentPlays, read_class
 from distlib.classroom.board.pseudonym_owners import award, keep_held, read_held
 from distlib.classroom.board.standings import standings
 from distlib.classroom.grader.course import Course, CourseError
+from distlib.classroom.register.class_register import classroom_of
+from distlib.classroom.register.known_students import rows_of_table, ways_of_writing
 from distlib.games.game_list import all_games
-from distlib.games.handed_plays import ASSIGNMENT, HandedPlay
+from distlib.games.handed_plays import HandedPlay
 from distlib.games.replays import GameReplay, replay_plays
+from distlib.whole_file import write_file
 
 _HELD = "pseudonyms.json"
 
@@ -54,7 +55,7 @@ def make_board(
     Raises:
         CourseError: a file of the class can't be read or written.
     """
-    folder = course.folder("submitted", "x", ASSIGNMENT).parents[2]
+    folder = classroom_of(course)
     students = read_class(course)
     try:
         held = read_held(folder / _HELD)
@@ -73,7 +74,7 @@ def make_board(
     scores = {of: score for of, play in records.items() if (score := replays[play].score) is not None}
     html = board_html(tables, scores, sum(each.student not in names and bool(each.plays) for each in students))
     try:
-        page = _write(folder / "board" / "board.html", html)
+        write_file(page := folder / "board" / "board.html", html.encode())
         keep_held(folder / _HELD, held, names)
     except OSError as error:
         raise CourseError(f"{error.filename}: {error.strerror}") from None
@@ -85,12 +86,9 @@ def make_board(
 def _names_in(table: Path, students: list[StudentPlays]) -> dict[str, list[str]]:
     """The ways in which names of the class are written, by student; a student without a row has the folder's."""
     names: dict[str, list[str]] = {each.student: [] for each in students}
-    if table.is_file():
-        with table.open(encoding="utf-8-sig", newline="") as file:
-            for row in csv.DictReader(file):
-                first, last, known = ((row.get(key) or "").strip() for key in ("first_name", "last_name", "id"))
-                if known:
-                    names.setdefault(known, []).extend([f"{first} {last}", f"{last} {first}"] if first and last else [])
+    for row in rows_of_table(table):
+        if known := row.get("id"):
+            names.setdefault(known, []).extend(ways_of_writing(row))
     return names
 
 
@@ -102,11 +100,3 @@ def _problems(each: StudentPlays, replays: dict[HandedPlay, GameReplay], refused
         if (problem := replays[play].problem)
     ]
     return (*each.problems, *unplayed, *filter(None, [refused.get(each.student)]))
-
-
-def _write(path: Path, html: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
-    new.write_text(html, encoding="utf-8")
-    os.replace(new, path)
-    return path

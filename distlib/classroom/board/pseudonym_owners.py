@@ -10,7 +10,6 @@ known, to nobody: an instructor writes one of them into the file, or they choose
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 from distlib.classroom.board.class_plays import StudentPlays
 from distlib.games.pseudonyms import PseudonymError, check_pseudonym, pseudonym_key
+from distlib.whole_file import write_file
 
 Names = Mapping[str, Sequence[str]]
 """Of each student, the ways in which the name is written."""
@@ -107,6 +107,4 @@ def keep_held(path: Path, held: Names, awarded: Mapping[str, str]) -> None:
         had = kept.setdefault(student, [])
         if name not in had:
             had.append(name)
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
-    new.write_text(json.dumps(kept, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
-    os.replace(new, path)
+    write_file(path, (json.dumps(kept, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode())

@@ -31,8 +31,8 @@ from distlib.classroom.grader.class_run import ClassRun
 from distlib.classroom.grader.course import Course
 from distlib.classroom.grader.mistakes import graded
 from distlib.classroom.pages import render
-from distlib.classroom.student_copies.notebook_json import write_file
 from distlib.classroom.words import count
+from distlib.whole_file import write_file
 
 LEAST_STUDENTS = 5  # in a smaller class nothing is usual
 LEAST_SHARE, MOST_USUAL = 0.5, 0.9

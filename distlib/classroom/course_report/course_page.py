@@ -23,8 +23,8 @@ from distlib.classroom.grader.spreadsheet import spreadsheet
 from distlib.classroom.grader.tenths import tenths
 from distlib.classroom.pages import render
 from distlib.classroom.register.due_dates import in_words
-from distlib.classroom.student_copies.notebook_json import write_file
 from distlib.classroom.words import count, joined, points
+from distlib.whole_file import write_file
 
 _STUDENTS = "students"
 

@@ -44,7 +44,7 @@ from distlib.classroom.grader.verdicts import hash_of, judging_code
 from distlib.classroom.register.class_register import read_register
 from distlib.classroom.register.due_dates import DueDates, due_dates
 from distlib.classroom.register.teams import TeamWork, share_in_teams
-from distlib.classroom.student_copies.notebook_json import write_file
+from distlib.whole_file import write_file
 
 _PATTERN = "nbgrader generate_feedback does not take the folder's name (line break, *, ? or [); better rename it"
 

@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from distlib.classroom.grader.course import Course
-from distlib.classroom.student_copies.notebook_json import write_file
+from distlib.whole_file import write_file
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from distlib.classroom.my_course.progress_table import write_page
 from distlib.classroom.self_check.results import Results
 from distlib.classroom.student_copies.copy_paths import FOLDER
 from distlib.classroom.uploads.receipt import moment
-from distlib.classroom.uploads.upload_folder import course_folder
+from distlib.course_root import course_folder
 
 
 def finished(results: Results, notebook: Path) -> Results:

@@ -21,8 +21,8 @@ from distlib.classroom.my_course.notebooks_seen import (
 from distlib.classroom.my_course.own_course import OwnCourse, OwnExercise, OwnLesson
 from distlib.classroom.my_course.written_functions import WrittenFunction, written_functions
 from distlib.classroom.student_copies.bring import course_version, version_of
-from distlib.classroom.student_copies.copy_paths import EXERCISES, FOLDER, copies
-from distlib.classroom.student_copies.notebook_json import Notebook, read_notebook
+from distlib.classroom.student_copies.copy_paths import EXERCISES, FOLDER, copies, exercise_copy, lesson_of
+from distlib.classroom.student_copies.notebook_json import Notebook, parse_notebook, read_notebook
 from distlib.classroom.uploads.upload_folder import UploadFolder
 from distlib.games import BestPlay, PlaysUnreadable, best_plays
 from distlib.printable import printable
@@ -45,18 +45,7 @@ def read_course(course: Path) -> OwnCourse:
     Args:
         course: the course's folder, which holds `work/`.
     """
-    found, marks = _find(course), marks_back(course)
-    exercises = {
-        (own := _exercise(course, name, found, marks)).name: own for name in found.originals if _is_exercise(name)
-    }
-    lessons = [
-        OwnLesson(stem, promise_of(notebook), found.seen[name], exercises.get(stem))
-        for name, notebook in found.originals.items()
-        if not _is_exercise(name) and (stem := _stem(name))
-    ]
-    lessons.sort(key=lambda lesson: lesson.name)
-    games = _games(course, found.remarks)
-    return OwnCourse(lessons, worked_last(found.seen), found.remarks, games)
+    return _own_course(course, _find(course))
 
 
 def note_work(course: Path) -> str:
@@ -64,8 +53,34 @@ def note_work(course: Path) -> str:
 
     Call it before anything changes them but the student. A folder that can't be written keeps nothing.
     """
+    return _keep(course, _find(course))
+
+
+def read_and_note(course: Path) -> tuple[OwnCourse, str]:
+    """What `read_course` returns, and what `note_work` does, from one look at the notebooks."""
+    found = _find(course)
+    return _own_course(course, found), _keep(course, found)
+
+
+def _own_course(course: Path, found: _Found) -> OwnCourse:
+    marks = marks_back(course)
+    _tell_of_versions(found)
+    exercises = {
+        (own := _exercise(course, name, found, marks)).name: own for name in found.originals if _is_exercise(name)
+    }
+    lessons = [
+        OwnLesson(stem, promise_of(notebook), found.seen[name], exercises.get(stem))
+        for name, notebook in found.originals.items()
+        if not _is_exercise(name) and (stem := lesson_of(name))
+    ]
+    lessons.sort(key=lambda lesson: lesson.name)
+    games = _games(course, found.remarks)
+    return OwnCourse(lessons, worked_last(found.seen), found.remarks, games)
+
+
+def _keep(course: Path, found: _Found) -> str:
     try:
-        return keep_seen(course, _find(course).seen)
+        return keep_seen(course, found.seen)
     except OSError as error:
         return f"{FOLDER}/ can't be written ({error.strerror or error}), so what you did is not kept there."
 
@@ -86,7 +101,6 @@ def _find(course: Path) -> _Found:
             found.remarks.append(f"The course's own {original.name} is broken. Get it again: distlib update")
             continue
         _find_copy(found, name, copy, before.get(name))
-    _tell_of_versions(found)
     return found
 
 
@@ -95,7 +109,7 @@ def _find_copy(found: _Found, name: str, copy: Path, before: SeenNotebook | None
     original = found.originals[name]
     try:
         data = copy.read_bytes()
-        found.mine[name] = read_notebook(copy)
+        found.mine[name] = parse_notebook(data, copy)
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:
@@ -126,7 +140,7 @@ def _tell_of_versions(found: _Found) -> None:
         if version_of(mine) and version_of(mine) != course_version(found.originals[name], name)
     ]
     if old:
-        which = _stem(old[0]) if len(old) == 1 else f"{len(old)} of your notebooks"
+        which = lesson_of(old[0]) if len(old) == 1 else f"{len(old)} of your notebooks"
         verb = "is" if len(old) == 1 else "are"
         found.remarks.append(
             f"{which} {verb} of a different version of the course. distlib lab brings this one, with what you wrote."
@@ -134,7 +148,7 @@ def _tell_of_versions(found: _Found) -> None:
 
 
 def _exercise(course: Path, name: str, found: _Found, marks: Mapping[str, MarksBack]) -> OwnExercise:
-    exercise = _stem(name)
+    exercise = lesson_of(name)
     last, unreadable = read_check(course, exercise)
     found.remarks += [unreadable] if unreadable else []
     return OwnExercise(
@@ -158,15 +172,10 @@ def _games(course: Path, remarks: list[str]) -> Sequence[BestPlay]:
 
 
 def _handed_in(course: Path, exercise: str) -> datetime | None:
-    last = UploadFolder(course / EXERCISES / exercise / f"{exercise}.ipynb").last(exercise)
+    last = UploadFolder(course / exercise_copy(exercise)).last(exercise)
     return datetime.fromisoformat(last.time) if last else None
 
 
 def _is_exercise(name: str) -> bool:
     """Whether a path in `work/` is that of an exercise."""
     return f"{FOLDER}/{name}".startswith(f"{EXERCISES}/")
-
-
-def _stem(name: str) -> str:
-    """The name that a lesson and its exercise share: "02_all_reduce"."""
-    return name.rpartition("/")[2].removesuffix(".ipynb").removeprefix("lesson_")

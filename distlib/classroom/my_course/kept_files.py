@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from distlib.classroom.student_copies.copy_paths import FOLDER
-from distlib.classroom.student_copies.notebook_json import write_file
 from distlib.printable import printable
+from distlib.whole_file import write_file
 
 PROGRESS = f"{FOLDER}/progress"
 _FORMAT = 1

@@ -11,11 +11,12 @@ from distlib.classroom.my_course.marks_back import MarksBack
 from distlib.classroom.my_course.notebooks_seen import SeenNotebook
 from distlib.classroom.my_course.written_functions import WrittenFunction
 from distlib.classroom.self_check.results import FAILS, PASSES
+from distlib.classroom.student_copies.copy_paths import lesson_of
 from distlib.classroom.words import joined
 from distlib.games import BestPlay
 
 ENOUGH = 0.9  # of its cells: a lesson counts as done although a cell or two did not run
-_WRITTEN, _NOT_WRITTEN = "written", "not written"
+_WRITTEN, NOT_WRITTEN = "written", "not written"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class OwnExercise:
     def state(self, function: WrittenFunction) -> str:
         """ "passes" or "fails", as the last check said; "written" if that is all one knows; "not written"."""
         said = (self.states or {}).get(function.name, "")
-        return _NOT_WRITTEN if not function.source else said if said in (PASSES, FAILS) else _WRITTEN
+        return NOT_WRITTEN if not function.source else said if said in (PASSES, FAILS) else _WRITTEN
 
     def names(self, *states: str) -> list[str]:
         """The functions in one of these states."""
@@ -74,7 +75,7 @@ class OwnExercise:
             return f"Hand in exercise {self.number} (distlib hand-in {self.number})"
         if wrong := self.names(FAILS):
             return f"Mend {joined(wrong)} in exercise {self.number} (distlib check {self.number} says what is wrong)"
-        if missing := self.names(_NOT_WRITTEN):
+        if missing := self.names(NOT_WRITTEN):
             verb = "Write" if len(missing) < len(self.functions) else f"Begin exercise {self.number}: write"
             where = f" in exercise {self.number}" if verb == "Write" else ""
             return f"{verb} {missing[0]}{where}"
@@ -191,8 +192,8 @@ class OwnCourse:
     def _here(self) -> int:
         """The index of the lesson where the student was."""
         names = [lesson.name for lesson in self.lessons]
-        stem = self.last.rpartition("/")[2].removesuffix(".ipynb").removeprefix("lesson_")
-        return names.index(stem) if stem in names else 0
+        name = lesson_of(self.last)
+        return names.index(name) if name in names else 0
 
 
 def next_lesson(lessons: Sequence[OwnLesson], name: str) -> OwnLesson | None:

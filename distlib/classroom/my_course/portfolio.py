@@ -22,7 +22,7 @@ from distlib.classroom.my_course.run_pictures import RunPicture, best_picture
 from distlib.classroom.my_course.written_functions import WrittenFunction
 from distlib.classroom.pages import render
 from distlib.classroom.self_check.results import FAILS, PASSES
-from distlib.classroom.student_copies.copy_paths import EXERCISES, FOLDER, LESSONS
+from distlib.classroom.student_copies.copy_paths import FOLDER, exercise_copy, lesson_copy
 from distlib.classroom.student_copies.notebook_json import read_notebook
 from distlib.classroom.words import count, points
 from distlib.draw.style import DARK_PAPER, LIGHT_PAPER
@@ -154,9 +154,12 @@ def _pictures(course: Path, own: OwnCourse) -> list[ShownPicture]:
 
 def _best(course: Path, lesson: OwnLesson) -> RunPicture | None:
     """The best picture of a lesson; of the capstone, that of its exercise before that of its lesson."""
-    pairs = [(f"course/{lesson.name}.ipynb", f"{LESSONS}/lesson_{lesson.name}.ipynb")]
-    exercise = f"{lesson.name}/{lesson.name}.ipynb"
-    pairs.insert(0 if lesson.number == _CAPSTONE else 1, (f"exercises/{exercise}", f"{EXERCISES}/{exercise}"))
+    pairs = [
+        (f"course/{lesson.name}.ipynb", lesson_copy(lesson.name)),
+        (f"exercises/{lesson.name}/{lesson.name}.ipynb", exercise_copy(lesson.name)),
+    ]
+    if lesson.number == _CAPSTONE:
+        pairs.reverse()
     for original, mine in pairs:
         try:
             best = best_picture(read_notebook(course / original), read_notebook(course / mine))

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from distlib.classroom.my_course.own_course import OwnCourse, OwnExercise, OwnLesson
+from distlib.classroom.my_course.own_course import NOT_WRITTEN, OwnCourse, OwnExercise, OwnLesson
 from distlib.classroom.self_check.results import PASSES
-from distlib.classroom.student_copies.copy_paths import EXERCISES, FOLDER, LESSONS
-from distlib.classroom.student_copies.notebook_json import write_file
-from distlib.classroom.words import count, points
+from distlib.classroom.student_copies.copy_paths import FOLDER, exercise_copy, lesson_copy
+from distlib.classroom.words import aligned, count, points
 from distlib.games import BestPlay
 from distlib.printable import printable
+from distlib.whole_file import write_file
 
 PAGE = f"{FOLDER}/my_course.md"
 _TITLE = 34  # letters of a title that a row has room for
@@ -24,9 +24,7 @@ _HEADS = ("", "lesson", "ran", "exercise", "handed in", "marks", "hours")
 
 def progress_text(own: OwnCourse) -> str:
     """The table, what is done in numbers, and the next step, for a terminal."""
-    rows = [_HEADS, *(_texts(lesson) for lesson in own.lessons)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = aligned([_HEADS, *(_texts(lesson) for lesson in own.lessons)])
     remarks = [f"Remark: {remark}" for remark in own.remarks]
     games = ["\n".join(["Games, your best:", *(f"  {game_words(play)}" for play in own.games)])] if own.games else []
     return "\n\n".join(["\n".join(lines), *games, *remarks, f"{in_numbers(own)}\nNext: {own.next_step}"])
@@ -102,7 +100,7 @@ def _ran(lesson: OwnLesson) -> str:
 
 def _passing(own: OwnExercise) -> str:
     """ "✓ 4 of 4 pass", "◐ 1 of 4 passes", "○ 2 of 4 written": the most that one knows."""
-    number, passing, missing = len(own.functions), len(own.names(PASSES)), len(own.names("not written"))
+    number, passing, missing = len(own.functions), len(own.names(PASSES)), len(own.names(NOT_WRITTEN))
     if passing:
         return f"{'✓' if own.passes else '◐'} {passing} of {number} pass{'' if passing > 1 else 'es'}"
     return f"○ {number - missing} of {number} written" if missing < number else "–"
@@ -138,8 +136,8 @@ def _page(own: OwnCourse) -> str:
 
 def _linked(lesson: OwnLesson) -> list[str]:
     number, title, ran, passing, *others = map(_harmless, _texts(lesson))
-    lesson_file = f"{Path(LESSONS).name}/lesson_{lesson.name}.ipynb"
-    exercise_file = f"{Path(EXERCISES).name}/{lesson.name}/{lesson.name}.ipynb"
+    lesson_file = lesson_copy(lesson.name).removeprefix(f"{FOLDER}/")
+    exercise_file = exercise_copy(lesson.name).removeprefix(f"{FOLDER}/")
     exercise = f"[{passing.replace('–', 'to do')}]({exercise_file})" if lesson.exercise else ""
     return [number, f"[{title}]({lesson_file})", ran, exercise, *others]
 

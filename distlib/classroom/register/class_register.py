@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from distlib.classroom.grader.course import Course, CourseError
-from distlib.classroom.student_copies.notebook_json import write_file
+from distlib.whole_file import write_file
 
 _VERSION = 1
 

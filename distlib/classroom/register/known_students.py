@@ -59,6 +59,12 @@ def rows_of_table(path: Path) -> list[dict[str, str]]:
         return []
 
 
+def ways_of_writing(row: Mapping[str, str]) -> list[str]:
+    """A student's name in a row of that table, with the first and with the last name in front; none without both."""
+    first, last = row.get("first_name", ""), row.get("last_name", "")
+    return [f"{first} {last}", f"{last} {first}"] if first and last else []
+
+
 def _full_name(row: Mapping[str, str]) -> str:
     return f"{row.get('first_name', '')} {row.get('last_name', '')}".strip()
 

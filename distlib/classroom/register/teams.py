@@ -20,8 +20,8 @@ from pathlib import Path
 
 from distlib.classroom.grader.course import Course
 from distlib.classroom.grader.submission import CannotGrade, find_notebook, fingerprint, read_timestamp, write_timestamp
-from distlib.classroom.student_copies.notebook_json import write_file
 from distlib.classroom.words import joined
+from distlib.whole_file import write_file
 
 
 @dataclass(frozen=True)

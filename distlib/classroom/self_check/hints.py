@@ -13,9 +13,11 @@ from __future__ import annotations
 import difflib
 import html
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+
+from distlib.checks.sentences import read_entries
 
 EXERCISES = Path(__file__).parents[2] / "exercises"  # a folder each, with its hints
 KINDS = ("a nudge", "the idea", "the shape of the code")
@@ -67,11 +69,9 @@ class Hints:
         """All of them as HTML without an empty line, each inside of the one before, so that it opens after that."""
         first = f"Stuck? A first hint for <code>{self.function}</code>. {FREE}"
         titles = [first, *(f"Another one: {kind}" for kind in KINDS[1:])]
-        opened = (f"<details><summary>{title}</summary><p>{_as_html(text)}</p>" for title, text in self._pairs(titles))
+        pairs = zip(titles, self.texts, strict=True)
+        opened = (f"<details><summary>{title}</summary><p>{_as_html(text)}</p>" for title, text in pairs)
         return "\n".join(opened) + "</details>" * len(self.texts)
-
-    def _pairs(self, titles: list[str]) -> list[tuple[str, str]]:
-        return list(zip(titles, self.texts, strict=True))
 
 
 @cache
@@ -86,8 +86,6 @@ def hints_in(folder: Path) -> list[Hints]:
     Raises:
         ValueError: the file is no list of entries, or a function has other hints than three.
     """
-    from distlib.checks.sentences import read_entries  # takes torch along, which `distlib lab` does without
-
     file = folder / "hints.txt"
     entries = read_entries(file) if file.is_file() else {}
     functions = dict.fromkeys(name.rpartition("_")[0] for name in entries)
@@ -119,7 +117,7 @@ def hint(function: str, number: int = 1, exercise: str = "") -> Hints:
     (hints,) = found
     if number not in range(1, len(KINDS) + 1):
         raise NoHint(f"{function} has hints 1, 2 and 3, and no hint {number}.")
-    return Hints(hints.exercise, function, hints.texts, number)
+    return replace(hints, shown=number)
 
 
 def _unknown(function: str, exercise: str) -> str:

@@ -6,6 +6,7 @@ import textwrap
 
 from distlib.classroom.pages import render
 from distlib.classroom.self_check.results import FAILS, NOT_WRITTEN, PASSES, FunctionRow, Result, Results
+from distlib.classroom.words import aligned
 
 _HEADS = ("function", "visible test", "hidden test", "next")
 _SIGNS = {PASSES: "✓", FAILS: "✗", NOT_WRITTEN: "○"}
@@ -18,9 +19,7 @@ class Table:
         self.results = results
 
     def __str__(self) -> str:
-        rows = [_HEADS, *(_texts(row) for row in self.results.rows)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        lines = aligned([_HEADS, *(_texts(row) for row in self.results.rows)])
         messages = [f"{test}\n{textwrap.indent(message, '  ')}" for test, message in self._failures()]
         about = "\n".join(filter(None, [self.results.summary, self.results.looked_at, self.results.then]))
         return "\n\n".join(["\n".join(lines), *messages, *self.results.notes, about])

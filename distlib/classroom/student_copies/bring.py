@@ -30,9 +30,9 @@ from distlib.classroom.student_copies.notebook_json import (
     Notebook,
     fingerprint,
     read_notebook,
-    write_file,
     write_notebook,
 )
+from distlib.whole_file import write_file
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,34 @@ EXERCISES = f"{FOLDER}/exercises"
 BACKUPS = f"{FOLDER}/backups"
 ORIGINALS = f"{FOLDER}/.originals"
 FOR_ASSISTANTS = Path(__file__).with_name("AGENTS.md")  # asks an assistant to tutor; in the student's folder, once
-FIRST_LESSON = f"{LESSONS}/lesson_00_start_here.ipynb"
 
 _LESSON_LINK = re.compile(r"\]\((?:\.\./\.\./course/)?(\d\w*\.ipynb)")
 _FILE_LINK = re.compile(r"\]\(([^)#\s:]+)\)")
 
 
+def lesson_copy(name: str) -> str:
+    """The path of the copy of a lesson, from the course's folder. name: such as "02_all_reduce"."""
+    return f"{LESSONS}/lesson_{name}.ipynb"
+
+
+def exercise_copy(name: str) -> str:
+    """Likewise of an exercise."""
+    return f"{EXERCISES}/{name}/{name}.ipynb"
+
+
+def lesson_of(copy: str) -> str:
+    """The name that a lesson and its exercise share, from the path of a copy of one of them."""
+    return copy.rpartition("/")[2].removesuffix(".ipynb").removeprefix("lesson_")
+
+
+FIRST_LESSON = lesson_copy("00_start_here")
+
+
 def copies(course: Path) -> dict[Path, Path]:
     """By the path of each copy: the notebook of the course that it is made from. course: the course's folder."""
-    lessons = {course / LESSONS / f"lesson_{path.name}": path for path in course.glob("course/[0-9]*.ipynb")}
+    lessons = {course / lesson_copy(path.stem): path for path in course.glob("course/[0-9]*.ipynb")}
     released = [path for path in course.glob("exercises/*/*.ipynb") if path.parent.name == path.stem]
-    exercises = {course / EXERCISES / path.stem / path.name: path for path in released}
+    exercises = {course / exercise_copy(path.stem): path for path in released}
     return dict(sorted((lessons | exercises).items()))
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
+
+from distlib.whole_file import write_file
 
 Notebook = dict[str, Any]
 Cell = dict[str, Any]
@@ -20,7 +20,20 @@ def read_notebook(path: Path) -> Notebook:
         ValueError: the file is not a notebook.
         OSError: the file can't be read.
     """
-    notebook = json.loads(path.read_text(encoding="utf-8"))
+    return parse_notebook(path.read_bytes(), path)
+
+
+def parse_notebook(content: bytes, path: Path) -> Notebook:
+    """A notebook whose file was read.
+
+    Args:
+        content: of the file.
+        path: of the file, for the message.
+
+    Raises:
+        ValueError: the file is not a notebook.
+    """
+    notebook = json.loads(content.decode("utf-8"))
     if not isinstance(notebook, dict) or not isinstance(notebook.get("metadata"), dict):
         raise ValueError(f"{path} is not a notebook")
     if not all(isinstance(cell, dict) for cell in notebook.get("cells", [None])):
@@ -31,22 +44,6 @@ def read_notebook(path: Path) -> Notebook:
 def write_notebook(path: Path, notebook: Notebook) -> None:
     """Write a notebook at once: a reader sees the old file or the new one, never half of it."""
     write_file(path, (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode())
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file at once, and the folders above it where they are missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=".", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)  # as if it had been opened, not made by mkstemp
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def text_of(cell: Cell) -> str:

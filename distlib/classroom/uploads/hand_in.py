@@ -26,8 +26,9 @@ from distlib.classroom.uploads.plays_besides import put_plays_besides
 from distlib.classroom.uploads.receipt import Receipt, ago, clock
 from distlib.classroom.uploads.recognize import Known, functions_of, known_notebooks, normal, recognize
 from distlib.classroom.uploads.unsaved import newer_checkpoint, ran_in_this_kernel, run_differently
-from distlib.classroom.uploads.upload_folder import UploadFolder, course_folder
+from distlib.classroom.uploads.upload_folder import UploadFolder
 from distlib.classroom.uploads.upload_names import full_name, upload_name
+from distlib.course_root import course_folder
 
 Ask = Callable[[str], str]
 _SAVED_MEANWHILE = "The notebook was saved meanwhile; this is about the newer one."

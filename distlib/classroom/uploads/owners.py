@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from distlib.classroom.register.known_students import rows_of_table
+from distlib.classroom.register.known_students import rows_of_table, ways_of_writing
 from distlib.classroom.uploads.files import Upload, stem_of
 from distlib.classroom.uploads.upload_names import key_of, read_upload_name, student_name, without_copy
 
@@ -107,8 +107,7 @@ def read_roster(table: Path, folders: Iterable[str]) -> Roster:
     """
     entries: list[tuple[str, Sequence[str]]] = []
     for row in rows_of_table(table):
-        first, last, known = (row.get(key, "") for key in ("first_name", "last_name", "id"))
-        ways = [f"{first} {last}", f"{last} {first}"] if first and last else []
-        entries += [(known if "/" not in known else student_name(known), ways)] if known.strip(".") else []
+        if (known := row.get("id", "")).strip("."):
+            entries.append((known if "/" not in known else student_name(known), ways_of_writing(row)))
     known_ids = {known for known, _ in entries}
     return Roster([*entries, *((name, ()) for name in folders if name not in known_ids)])

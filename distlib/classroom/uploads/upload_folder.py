@@ -17,15 +17,8 @@ from pathlib import Path
 
 from distlib.classroom.uploads.receipt import Receipt
 from distlib.classroom.uploads.upload_names import upload_name
+from distlib.course_root import course_folder
 from distlib.printable import printable
-
-
-def course_folder(start: Path) -> Path | None:
-    """The course's folder: the nearest one, from `start` upwards, that holds exercises/ and the package."""
-    for folder in [start, *start.parents]:
-        if (folder / "exercises").is_dir() and (folder / "distlib" / "__init__.py").is_file():
-            return folder
-    return None
 
 
 @dataclass(frozen=True)
