@@ -74,7 +74,7 @@ assert 16 * parameters == 2.8e12 and 16 * parameters / device == 35
 
 # %% [markdown]
 # And we have not counted a single activation. Plain data parallelism does not help at all: a thousand ranks need a
-# thousand times 2.8 TB. (ZeRO, lesson 11, planned, shards what it copies.)
+# thousand times 2.8 TB. ([ZeRO](11_zero.ipynb), lesson 11, shards what it copies.)
 #
 # So cut the model. A deep model is a list of layers, and each needs only the output of the layer before. Rank 0 takes
 # the first layers, rank 1 the next, and so on. The layers of a rank are its **stage**.

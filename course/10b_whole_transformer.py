@@ -871,7 +871,7 @@ for width in by_width:
 # With 4,096 features there is more to compute for each byte, and eight are ahead, 648 ms against 711. But that is far
 # from twice as fast. No link would make it so: with twice as many ranks each computes half as much, but its messages
 # don't shrink. So with such links a group for tensor parallelism lies within one machine, and other strategies connect
-# the machines. How to combine them is the subject of lesson 12 (planned).
+# the machines. How to combine them is the subject of [lesson 12](12_hybrid.ipynb).
 #
 # **Try it.** How fast must the links between the two machines be, before all eight devices beat the four of one
 # machine? And how fast, before they are *twice* as fast? (That they must be to be worth it: the other four could take

@@ -460,7 +460,7 @@ assert [e.nbytes for e in all_reduces(adam_step, *batch)] == [SIZE]
 
 # %% [markdown]
 # Each replica has the whole state, and only gradients are sent: each replica computes the same update. That
-# repetition is what ZeRO (lesson 11, planned) avoids. `tf.distribute` has no strategy that cuts it over the replicas.
+# repetition is what ZeRO (lesson 11) avoids. `tf.distribute` has no strategy that cuts it over the replicas.
 #
 # ### Twenty steps, and `fit`
 #
@@ -1450,7 +1450,7 @@ Markdown("\n".join([header, "|---" * 5 + "|", *rows]))
 
 # %% [markdown]
 # Not in the table: what you have to write yourself. `tf.distribute` has no strategy that cuts an optimizer's state over
-# the replicas (lesson 11, planned), no gossip (lesson 08), and no bound on staleness between "synchronous" and
+# the replicas (lesson 11), no gossip (lesson 08), and no bound on staleness between "synchronous" and
 # "asynchronous".
 #
 # ## In short

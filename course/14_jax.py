@@ -384,7 +384,7 @@ assert SIZE == 4 * (64 * 128 + 128 + 128 * 10 + 10) == 38_440
 # - **Data parallel** (lesson 05): every device has all parameters and a quarter of the images.
 # - **Tensor parallel** (lesson 10): every device has all images, a quarter of the columns of `W1`, and the rows of `W2`
 #   that belong to them.
-# - **Fully sharded** (lesson 11, planned): every device has a quarter of the images *and* only a quarter of each
+# - **Fully sharded** (lesson 11): every device has a quarter of the images *and* only a quarter of each
 #   parameter. Ten numbers can't be cut into four equal pieces, so `b2` stays whole.
 
 # %%
@@ -1235,7 +1235,7 @@ print("psum, dist.all_reduce and all_reduce agree.")
 # | images `P("ranks")`, parameters `P()` | data parallel | [05](05_ddp.ipynb) |
 # | tensors put into one all-reduce | buckets | [05](05_ddp.ipynb) |
 # | parameters cut along what is multiplied | tensor parallel | [10](10_tensor_parallel.ipynb) |
-# | parameters cut, gathered when needed | ZeRO, FSDP | 11 (planned) |
+# | parameters cut, gathered when needed | ZeRO, FSDP | 11 |
 # | `lax.with_sharding_constraint` | nothing: our algorithms say themselves what they send | – |
 # | `jax.distributed.initialize` | rendezvous | [16](16_environments.ipynb) |
 #

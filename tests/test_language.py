@@ -40,6 +40,7 @@ BANNED = {
     r"\bsmall questions\b": "name what stands below the heading",
     r"[.] Who (has|sends|receives|waits|holds) [^.?]{1,40} (can|gets|puts|passes|hands)\b": "every rank that has …",
     r"\"\"\"(Both|The same)[.,]": "a docstring says it, without the one before",
+    r"\(planned\)|, planned[,)]": "it is there by now: name the lesson",
     r"\bthe ranks from \w+ on hand\b": "ranks 4 and up send …",
     r"\bbelongs into\b|\bwent around\b": "must contain; was sent",
     r"\b(in|from) another one hardly\b|\bAmong each other\b": "an idiom by ear",

@@ -172,7 +172,8 @@ def explain_failures(failures: Sequence[Failure]) -> RankError:
     else:
         told = [_tell(group, with_place=number > 0) for number, group in enumerate(groups.values())]
     prefix = f"{first.site.place}: " if first.site else ""
-    return kind(prefix + "; ".join(told), [failure.rank for failure in failures], first.site, stack)
+    text = "; ".join([*(each.removesuffix(".") for each in told[:-1]), told[-1]])
+    return kind(prefix + text, [failure.rank for failure in failures], first.site, stack)
 
 
 _OWN_KINDS: dict[str, type[RankError]] = {"MessageMismatch": MessageMismatch, "ResultError": ResultError}
@@ -195,7 +196,7 @@ def name_ranks(ranks: Sequence[int]) -> str:
 
 def _tell(failures: Sequence[Failure], with_place: bool) -> str:
     failure, ranks = failures[0], name_ranks([failure.rank for failure in failures])
-    where = f" ({failure.site.place})" if with_place and failure.site else ""
+    where = f" ({failure.site.place})" if with_place and failure.site and failure.site.place not in str(failure) else ""
     if failure.kind == "ResultError":
         return f"{ranks} {failure.message}"
     return f"{ranks} raised {failure}{where}"

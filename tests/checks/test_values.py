@@ -56,3 +56,10 @@ def test_nothing_is_like_nothing_only() -> None:
 def test_a_value_is_shown_in_a_line(value: Any, line: str) -> None:
     assert in_a_line(value) == line
     assert compared(value, None) == (f"expected {line}", "found    None")
+
+
+def test_numbers_that_round_alike_are_shown_from_where_they_differ_or_with_more_digits() -> None:
+    right, found = torch.ones(9, dtype=torch.float64), torch.ones(9, dtype=torch.float64) + 1e-7
+    assert compared(right, found)[1].startswith("found    [1.0000001, 1.0000001")
+    found[7] = 2
+    assert compared(right, found) == ("expected [1, 1]   from element 7 on", "found    [2, 1]")

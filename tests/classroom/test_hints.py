@@ -140,7 +140,8 @@ def test_a_file_with_other_hints_than_three_is_refused(tmp_path: Path) -> None:
 def test_a_check_that_does_not_pass_names_the_way_to_the_hints() -> None:
     rows = [FunctionRow("shift", Result(PASSES), Result(PASSES)), FunctionRow("gather", Result(FAILS), Result(WAITS))]
     assert Results("01_messages", "", rows, []).notes == [
-        "Stuck? Three hints can be opened below the cell of gather.\nIn a terminal: distlib hint gather"
+        "Stuck? Three hints can be opened below the cell of gather.",
+        "In a terminal: distlib hint gather",
     ]
     assert Results("01_messages", "", rows[:1], []).notes == []
     assert Results("90_of_a_teacher", "", rows, []).notes == []

@@ -144,9 +144,10 @@ def test_without_the_instructors_notebook_the_visible_tests_run(root: Path, cour
     results = check_saved(NAME, path, start=course)
     assert states(results) == [(FAILS, WAITS), *[(PASSES, ABSENT)] * 3]
     assert results.rows[1].next == "done here"
-    later, stuck = results.notes
+    later, stuck, command = results.notes
     assert later == "Hidden tests run when the work is graded: with other sizes, dtypes and layouts."
     assert stuck.startswith("Stuck? Three hints can be opened below the cell of naive_all_reduce.")
+    assert command == "In a terminal: distlib hint naive_all_reduce"
     assert results.summary == "3 of 4 functions pass."
 
 

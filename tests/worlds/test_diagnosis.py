@@ -109,6 +109,14 @@ def test_failures_are_grouped_by_what_and_where() -> None:
     assert error.ranks == [0, 1, 2] and error.stack.count("Traceback …") == 3
 
 
+def test_a_sentence_that_names_its_line_ends_once() -> None:
+    lost = [failure(rank, "PeerLost", f"rank 1 died (cell 2, line {rank}).", line=rank) for rank in (2, 3)]
+    assert str(explain_failures(lost)) == (
+        "cell 2, line 2: rank 2 raised PeerLost: rank 1 died (cell 2, line 2); "
+        "rank 3 raised PeerLost: rank 1 died (cell 2, line 3)."
+    )
+
+
 def test_both_sides_of_a_mismatch_are_one_error() -> None:
     error = explain_failures(
         [failure(0, "MessageMismatch", "sizes differ"), failure(1, "MessageMismatch", "sizes differ")]

@@ -154,25 +154,30 @@ def first_numbers(values: torch.Tensor, digits: int = 6) -> str:
     return f"[{', '.join(texts)}{', …' if len(flat) > SHOWN else ''}]"
 
 
-def in_a_line(value: Any) -> str:
+def in_a_line(value: Any, digits: int = 5) -> str:
     """A value in a line: "[0.5, -1.25, …], shape [4, 2], float32" for a tensor, "a list" for a list."""
     if isinstance(value, torch.Tensor):
-        return f"{first_numbers(value, digits=5)}, shape {list(value.shape)}, {dtype_name(value.dtype)}"
+        return f"{first_numbers(value, digits)}, shape {list(value.shape)}, {dtype_name(value.dtype)}"
     return f"a {type(value).__name__}" if isinstance(value, dict | list | tuple) else str(value)
 
 
 def compared(expected: Any, found: Any) -> tuple[str, str]:
-    """The two lines of a remark that show both; of tensors that begin alike, the elements from where they differ."""
-    start = _same_up_to(expected, found)
+    """The two lines of a remark that show both; of tensors that begin alike, the elements from where they differ.
+
+    Both lines differ: numbers that are nearly equal everywhere are written out with more digits.
+    """
+    start, digits = _same_up_to(expected, found)
     if start < SHOWN:
-        return f"expected {in_a_line(expected)}", f"found    {in_a_line(found)}"
-    late = [first_numbers(value.flatten()[start:], digits=5) for value in (expected, found)]
+        return f"expected {in_a_line(expected, digits)}", f"found    {in_a_line(found, digits)}"
+    late = [first_numbers(value.flatten()[start:], digits) for value in (expected, found)]
     return f"expected {late[0]}   from element {start} on", f"found    {late[1]}"
 
 
-def _same_up_to(expected: Any, found: Any) -> int:
-    """The first element that differs; 0 if that says nothing."""
+def _same_up_to(expected: Any, found: Any) -> tuple[int, int]:
+    """The first element that differs, or 0 if that says nothing; and the digits that show it."""
     if not (isinstance(expected, torch.Tensor) and isinstance(found, torch.Tensor) and expected.shape == found.shape):
-        return 0
-    differs = (expected != found).flatten().nonzero()
-    return int(differs[0]) if len(differs) and expected.dtype == found.dtype else 0
+        return 0, 5
+    if expected.dtype != found.dtype or not len(differ := (expected != found).flatten().nonzero()):
+        return 0, 5
+    far = (~torch.isclose(found, expected, rtol=1e-4, atol=0, equal_nan=True)).flatten().nonzero()
+    return (int(far[0]), 5) if len(far) else (int(differ[0]), 12)

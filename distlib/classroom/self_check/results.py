@@ -115,7 +115,7 @@ class Results:
             command = hint(stuck, exercise=self.name).command()
         except NoHint:
             return []
-        return [f"Stuck? Three hints can be opened below the cell of {stuck}.\nIn a terminal: {command}"]
+        return [f"Stuck? Three hints can be opened below the cell of {stuck}.", f"In a terminal: {command}"]
 
     @property
     def summary(self) -> str:
