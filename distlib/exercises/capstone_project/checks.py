@@ -234,7 +234,7 @@ def _in_time(seen: Seen) -> Remarks:
 # ── survive ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@task("comm", "job", helpers=COLLECTIVES, errors=(("deadlock", say("left_out")), *JOB_ERRORS), seconds=15.0)
+@task("comm", "job", helpers=COLLECTIVES, errors=(*JOB_ERRORS, ("deadlock", say("left_out"))), seconds=15.0)
 def check_survive(draw: Draw, *, settings: Sequence[Challenge]) -> Iterator[Case]:
     """`function(comm, job)`: as `train`, while ranks die; rank 0 lives."""
     yield from (training_case(draw, setting) for setting in settings)
