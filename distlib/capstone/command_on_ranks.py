@@ -108,7 +108,7 @@ def train_on_rank(comm: Communicator, options: CommandOptions) -> int | None:
 def show_result(options: CommandOptions, task: Additions | Texts, model: torch.nn.Module) -> None:
     """Print what a model can do."""
     if isinstance(task, Additions):
-        print(f"{task.accuracy(model):.1%} of {len(task.held_out):,} sums right that it has never seen")
+        print(f"of {len(task.held_out):,} sums that it has never seen, {task.accuracy(model):.1%} are right")
     else:
         print(write(model, task.characters, task.beginning, options.characters, window=task.length, seed=options.seed))
 

@@ -417,8 +417,8 @@ assert all(sum(seen.trace.bytes_sent) > 0 for seen in report)
 #         …                                # this worker is gone. Go on with the others.
 #
 # The ranks that are left return the same weights, which reach the target within the budget. All ranks work while they
-# live: rank 0 alone does not get there. There is no limit to memory. In one of the runs a rank is slow, with a budget to
-# match, and another dies while it waits for the answer of rank 0. Nothing may hang.
+# live: rank 0 alone does not get there. There is no limit to memory. In one of the runs a rank is slow, with a budget
+# to match, and another dies while it waits for the answer of rank 0. Nothing may hang.
 #
 # **Why not a ring?** When a rank of a ring dies, its neighbors notice. The others wait for these. On real clusters
 # everybody is stopped then, and starts again from a checkpoint (lesson 16). Here it is easier: all talk to rank 0

@@ -231,4 +231,4 @@ def test_the_command_shows_its_progress_and_the_result(task: str, capsys: pytest
     assert main([task, "--steps", "25", "--characters", "40"]) == 0
     printed = capsys.readouterr().out
     assert re.search(r"step +25  loss \d\.\d+ +[\d,]+ tokens/s  \S", printed)
-    assert "sums right that it has never seen" in printed or "\nThe" in printed
+    assert "sums that it has never seen, " in printed or "\nThe" in printed
