@@ -50,10 +50,8 @@ def figures(make_class: Callable[[Path, list[str]], Classroom]) -> Iterator[Row]
     yield _WHAT, f"{alone / (shares + last):.2f}× ({alone:.0f} against {shares:.0f} + {last:.0f} s)", "—"
     yield "    periods in which a node used all that it may", f"≥ {full:.0%}", "—"
     yield "    one node, nothing to judge", f"{idle:.0f} s", "—"
-    each, writing = (
-        (alone - idle) / SIZE,
-        max(0.0, last - idle) / SIZE,
-    )  # seconds of a hand-in: all; what stays on one node
+    each = (alone - idle) / SIZE  # seconds of a hand-in
+    writing = max(0.0, last - idle) / SIZE  # and of it in the last run, which one node does
     more = 300 - SIZE
     many = (alone + more * each) / (shares + more / 2 * (each - writing) + last + more * writing)
     yield "    computed from these, for 300 hand-ins", f"{many:.2f}×", "≥ 1.8×"
