@@ -68,7 +68,7 @@ def _cluster() -> Iterator[tuple[SlurmCluster, list[CpuLimit]]]:
 def share_script() -> str:
     """The batch script of the guide for instructors."""
     guide = (ROOT / "solutions" / "README.md").read_text(encoding="utf-8")
-    lines = guide.split("this is `share.sh`", 1)[1].split("The first of these commands")[0].splitlines()
+    lines = guide.split("put a file `share.sh`", 1)[1].split("The first of these commands")[0].splitlines()
     return "".join(f"{line[4:]}\n" for line in lines if line.startswith("    "))
 
 
