@@ -12,10 +12,10 @@ from pathlib import Path
 from distlib.classroom.course_report.answer_pairs import write_side_by_side
 from distlib.classroom.course_report.course_page import said_about, write_course_report
 from distlib.classroom.course_report.graded_course import read_course
-from distlib.classroom.grader.class_run import read_records
 from distlib.classroom.grader.course import Course, CourseError, course_above, open_course
 from distlib.classroom.grader.gradebook import GradebookError, MarksBook, late_costs_points
 from distlib.classroom.grader.handed_in_time import OddTime, any_time
+from distlib.classroom.grader.student_record import read_records
 from distlib.classroom.register.class_register import ClassRegister, change_register, classroom_of, read_register
 from distlib.classroom.register.due_dates import due_dates, extend, in_words
 from distlib.classroom.register.known_students import known_students, the_student

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from distlib.classroom.grader.class_share import ClassShare
 
 JOB_SCRIPTS = ("lab", "train")
 ASSIGNMENT = "such as 02_all_reduce, or 02"
@@ -134,10 +137,22 @@ def add_grade_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sandbox", choices=sandboxes, default="auto", help="where the students' code runs")
     add_course(parser)
     parser.add_argument("--again", action="store_true", help="also grade what has not changed since the last time")
+    share = "judge a share of the class, while others are judged elsewhere; grade without --share afterwards"
+    parser.add_argument("--share", metavar="NUMBER/TOTAL|array", type=_share, help=share)
     more = "that many times as much time as others, such as ada=3; kept for the next time"
     parser.add_argument(
         "--time-for", metavar="NAME=TIMES", type=_times, nargs="+", action="extend", default=[], help=more
     )
+
+
+def _share(text: str) -> ClassShare:
+    """The share that "2/4" or, in a job array of Slurm's, "array" names."""
+    from distlib.classroom.grader.class_share import read_share
+
+    try:
+        return read_share(text, os.environ)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _times(text: str) -> tuple[str, float]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from distlib.classroom.grader.class_run import Record
+from distlib.classroom.grader.student_record import Record
 from distlib.cli.saying import say
 from distlib.printable import printable
 

@@ -11,10 +11,11 @@ from distlib.classroom.grader.alike import LEAST_PIECES, Pair, alike, pieces
 from distlib.classroom.grader.check_message import Told
 from distlib.classroom.grader.class_page import html_page
 from distlib.classroom.grader.class_report import csv_text, text_table
-from distlib.classroom.grader.class_run import Change, ClassRun, Record
+from distlib.classroom.grader.class_run import Change, ClassRun
 from distlib.classroom.grader.gradebook import Mark
 from distlib.classroom.grader.mistakes import cause_of, left_behind, mistakes
 from distlib.classroom.grader.refused import Refused
+from distlib.classroom.grader.student_record import Record
 from distlib.cli.progress import Progress, time_left
 
 CELLS = ["shift_visible", "shift_hidden", "gather_visible", "gather_hidden"]

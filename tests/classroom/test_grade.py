@@ -26,13 +26,14 @@ from distlib.classroom.grader.autograded import Autograded
 from distlib.classroom.grader.check_message import Told, split_message
 from distlib.classroom.grader.class_page import html_page
 from distlib.classroom.grader.class_report import csv_text, text_table, write_report
-from distlib.classroom.grader.class_run import Change, ClassRun, Record, grade_class
+from distlib.classroom.grader.class_run import Change, ClassRun, grade_class
 from distlib.classroom.grader.course import CourseError, open_course
 from distlib.classroom.grader.file_kind import kind_of
 from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
 from distlib.classroom.grader.marks import judged_again, notes
 from distlib.classroom.grader.mistakes import mistakes
 from distlib.classroom.grader.refused import Refused, note_refused
+from distlib.classroom.grader.student_record import Record
 from distlib.cli import main
 from distlib.cli.command_arguments import _times
 from distlib.cli.grade import grade_submissions
@@ -762,7 +763,7 @@ def test_a_message_is_split_where_it_was_wrapped() -> None:
 
 def options(course: TinyCourse, **changed: Any) -> Namespace:
     values = {"assignment": NAME, "student": [], "jobs": 2, "sandbox": "none", "course": course.root, "again": False}
-    values["time_for"] = []
+    values |= {"time_for": [], "share": None}
     return Namespace(**{**values, **changed})
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_output
 
-from distlib.classroom.grader.class_run import problem_of_name
 from distlib.classroom.grader.examine import Examinee, examine
+from distlib.classroom.grader.examinees import problem_of_name
 from distlib.classroom.grader.feedback import harmless_outputs
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.spreadsheet import spreadsheet

@@ -80,7 +80,7 @@ from tests.answer_files import read_answers
 from tests.conftest import BROWSERS
 from tests.judge import test_hostile_class as hostile_class
 from tests.notebooks.test_browser import FLAGS, open_notebook
-from tests.tools import clinic_figures, framework_figures, slurm_figures, zero_figures
+from tests.tools import clinic_figures, framework_figures, share_figures, slurm_figures, zero_figures
 from tests.tools.game_class import make_game_class
 from tests.tools.hostile_submissions import read_hostile, released_notebook, right_answers
 from tests.tools.lab_process import running_lab
@@ -134,6 +134,7 @@ def main() -> None:
         hold_up_a_class,
         report_on_a_class,
         grade_a_class,
+        grade_through_slurm,
         grade_tensorflow_and_jax,
         board_of_a_class,
         grade_in_docker,
@@ -1095,6 +1096,12 @@ def grade_a_class(size: int) -> None:
         assert marks == {student: ours.marks(student) for student in students}
     target = f"≤ {Limits().submission_seconds / 2:.0f} s"
     note("the same, one of them loops for ever: more time", f"{longer:.0f} s", target)
+
+
+def grade_through_slurm() -> None:
+    """A class in two shares, on two nodes, against one node."""
+    for row in share_figures.figures(_class):
+        note(*row)
 
 
 def grade_tensorflow_and_jax(size: int) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.tools import machines
+from tests.tools.cpu_limit import CpuLimit
 from tests.tools.machines import Machines
 
 _PATIENCE = 30.0  # seconds for all nodes to be up
@@ -44,7 +45,7 @@ SchedulerType=sched/builtin
 SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait=2
-NodeName=n[1-{nodes}] NodeAddr=10.77.0.[2-{last}] CPUs=8
+NodeName=n[1-{nodes}] NodeAddr=10.77.0.[2-{last}] CPUs=8 RealMemory=64000
 PartitionName=all Nodes=ALL Default=YES
 """
 
@@ -61,10 +62,11 @@ class SlurmCluster:
     Args:
         folder: for its configuration, state and logs.
         nodes: how many.
+        limits: how much of a processor each may use; all of them without it.
     """
 
-    def __init__(self, folder: Path, nodes: int) -> None:
-        self.folder, self.nodes = folder, nodes
+    def __init__(self, folder: Path, nodes: int, limits: Sequence[CpuLimit] = ()) -> None:
+        self.folder, self.nodes, self._limits = folder, nodes, limits
         self.machines = Machines(nodes + 1)
         self._variables = {"SLURM_CONF": str(folder / "slurm.conf"), "SLURM_EXPORT_ENV": "ALL"}
 
@@ -85,7 +87,9 @@ class SlurmCluster:
         return self
 
     def _start_node(self, node: int) -> None:
-        self.start(["slurmd", "-D", "-N", f"n{node}"], node, stderr=subprocess.DEVNULL)
+        command = ["slurmd", "-D", "-N", f"n{node}"]
+        limited = self._limits[node - 1].inside(command) if self._limits else command
+        self.start(limited, node, stderr=subprocess.DEVNULL)
 
     def __exit__(self, *_: object) -> None:
         self.machines.__exit__()

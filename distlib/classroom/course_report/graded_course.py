@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from distlib.classroom.grader.class_run import ClassRun, Record, graded_cells, read_records
+from distlib.classroom.grader.class_run import ClassRun, graded_cells
 from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.grader.gradebook import GradebookError, MarksBook
 from distlib.classroom.grader.marks import sums
 from distlib.classroom.grader.mistakes import is_graded
+from distlib.classroom.grader.student_record import Record, read_records
 from distlib.classroom.register.class_register import read_register
 from distlib.classroom.register.due_dates import due_dates
 from distlib.classroom.register.known_students import known_students

@@ -9,6 +9,9 @@
     examine        one submission, from its folder to a notebook that has run; in a process of its own
     verdicts       what the verdict of a test cell comes from; those that stay when a test was mended
     class_run      all submissions, some at a time; who is graded already, who is not, who can't be
+    class_share    some of the submissions, on one of several machines; share_results is what they leave for class_run
+    examinees      whom both of them examine, and what from
+    student_record what is noted about a submission that was graded
     course         nbgrader's configuration of a course, and its folders
     gradebook      marks into nbgrader's gradebook, one transaction a student
     autograded     files into nbgrader's autograded/ folder

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from distlib.classroom.grader.alike import Pair
-from distlib.classroom.grader.class_run import ClassRun, Record
+from distlib.classroom.grader.class_run import ClassRun
 from distlib.classroom.grader.gradebook import Mark
 from distlib.classroom.grader.marks import fraction, functions, late, lost, notes, of, sums
 from distlib.classroom.grader.mistakes import graded, left_behind, mistakes
+from distlib.classroom.grader.student_record import Record
 from distlib.classroom.grader.tenths import Tenth, tenths
 from distlib.classroom.pages import render
 from distlib.classroom.words import count, joined, points

@@ -21,12 +21,11 @@ import contextlib
 import fcntl
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
@@ -35,61 +34,21 @@ from distlib.classroom.grader.autograded import Autograded
 from distlib.classroom.grader.check_message import Told, split_message
 from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.grader.examine import PATIENCE, Examined, Examinee, OpenJudge, examine_all
+from distlib.classroom.grader.examinees import Basis, Examinees, problem_of_name
 from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
 from distlib.classroom.grader.refused import Refused, read_refused
+from distlib.classroom.grader.share_results import ShareResults
 from distlib.classroom.grader.source import Source
 from distlib.classroom.grader.spreadsheet import spreadsheet
-from distlib.classroom.grader.submission import CannotGrade, find_notebook, fingerprint, read_timestamp, why_no_time
-from distlib.classroom.grader.verdicts import hash_of, judging_code
-from distlib.classroom.register.class_register import read_register
+from distlib.classroom.grader.student_record import Record, record_path
+from distlib.classroom.grader.submission import read_timestamp, why_no_time
 from distlib.classroom.register.due_dates import DueDates, due_dates
 from distlib.classroom.register.teams import TeamWork, share_in_teams
 from distlib.whole_file import write_file
 
 _PATTERN = "nbgrader generate_feedback does not take the folder's name (line break, *, ? or [); better rename it"
 
-STUDENTS = "students"
 LATE_PENALTY = "late_penalty"  # in the place of a test cell's name, and as the name of a column
-
-
-@dataclass(frozen=True)
-class Record:
-    """What came of one submission.
-
-    Attributes:
-        student: the name of the folder.
-        problem: why it could not be graded; "" if it was.
-        remarks: what the instructor should know.
-        marks: what the tests gave, by test cell; None for a cell that is marked by hand.
-        told: what the failed ones say, by test cell.
-        seconds: how long it took to judge all of it.
-        took: how long it took now, when perhaps only some of it was judged again.
-        older: the locked cells and tests that the instructor has changed since this student got them.
-        version: of submission, instructor's notebook and grader.
-        times: how many times as much time as others it may take; that is kept for the next run.
-        work: a hash of the notebook that was handed in.
-        seed: of the inputs with which it was graded.
-    """
-
-    student: str
-    problem: str = ""
-    remarks: list[str] = field(default_factory=list)
-    marks: dict[str, float | None] = field(default_factory=dict)
-    told: dict[str, Told] = field(default_factory=dict)
-    seconds: float = 0.0
-    took: float = 0.0
-    older: list[str] = field(default_factory=list)
-    version: str = ""
-    times: float = 1.0
-    work: str = ""
-    seed: str = ""
-
-    @property
-    def state(self) -> str:
-        """How far the submission's grading is, in words."""
-        if self.problem:
-            return "could not be graded"
-        return "graded, with remarks" if self.remarks else "graded"
 
 
 @dataclass(frozen=True)
@@ -113,15 +72,6 @@ class Change:
 
 
 @dataclass(frozen=True)
-class _Basis:
-    """What the marks of a student come from: see `Record`."""
-
-    version: str
-    work: str
-    seed: str
-
-
-@dataclass(frozen=True)
 class ClassRun:
     """A class after a run.
 
@@ -140,6 +90,8 @@ class ClassRun:
         outdated: students whose feedback was about an earlier grading, and was removed.
         due: when it is due, and for whom later.
         teams: what teams have handed in.
+        taken_over: students who were judged by shares before, see `class_share`.
+        not_taken_over: why not, of students whom a share has judged and who had to be judged again.
     """
 
     assignment: str
@@ -156,6 +108,8 @@ class ClassRun:
     outdated: list[str] = field(default_factory=list)
     due: DueDates = field(default_factory=DueDates)
     teams: list[TeamWork] = field(default_factory=list)
+    taken_over: list[str] = field(default_factory=list)
+    not_taken_over: dict[str, str] = field(default_factory=dict)
 
 
 def grade_class(
@@ -189,36 +143,40 @@ def grade_class(
         CourseError: nothing can be graded.
     """
     with _alone(course, assignment):
-        grader = _Grader(course, assignment, open_judge, times or {}, seed or secrets.token_hex(16))
+        shares = ShareResults(course, assignment)
+        seed = seed or shares.seed() or secrets.token_hex(16)
+        examinees = Examinees(course, assignment, times or {})
+        grader = _Grader(course, assignment, open_judge, examinees, shares, seed)
         there = course.students(assignment)  # copies for the students of a team are among them
         who = grader.with_team_mates(list(dict.fromkeys(students))) or there
-        if not who:
-            raise CourseError(f"nobody has handed in {assignment}; it should be in {grader.expected('STUDENT')}")
-        for student in [student for student in who if student not in there]:
-            raise CourseError(f"{student} has not handed in {assignment}; it should be in {grader.expected(student)}")
-        for student in set(times or {}) - set(who):
-            raise CourseError(f"{student} is to have more time, and is not among those to be graded")
-        return grader.run(who, jobs, again, patience, tell)
+        examinees.check(who, there, times or {})
+        done = grader.run(who, jobs, again, patience, tell)
+        if not students:
+            shares.clear()
+        return done
 
 
 class _Grader:
     def __init__(
-        self, course: Course, assignment: str, open_judge: OpenJudge, times: Mapping[str, float], seed: str
+        self,
+        course: Course,
+        assignment: str,
+        open_judge: OpenJudge,
+        examinees: Examinees,
+        shares: ShareResults,
+        seed: str,
     ) -> None:
         self._course, self._assignment, self._open_judge = course, assignment, open_judge
-        self._times, self._seed = dict(times), seed
-        self._source = course.source(assignment)
-        self._register = read_register(course)
-        granted = self._register.extensions.get(assignment, {})
+        self._examinees, self._shares, self._seed = examinees, shares, seed
+        self._source = examinees.source
+        granted = examinees.register.extensions.get(assignment, {})
         self._book = MarksBook(course, assignment, self._source, granted)
-        self._teams = _shared(course, assignment, self._register.teams)
-        self._version = _version(self._source)
+        self._teams = _shared(course, assignment, examinees.register.teams)
         self._before: dict[str, dict[str, Mark]] = {}
         self._penalties_before: dict[str, float] = {}
         self._changes: list[Change] = []
         self._judged: dict[str, list[str]] = {}
         self._outdated: list[str] = []
-        self._known: dict[str, Record] = {}  # of earlier runs
         self._by_hand = {
             cell.metadata.nbgrader.grade_id
             for cell in self._source.notebook.cells
@@ -228,24 +186,24 @@ class _Grader:
     def run(
         self, who: Sequence[str], jobs: int, again: bool, patience: float, tell: Callable[[Record, int], None]
     ) -> ClassRun:
-        records, marks = read_records(self._course, self._assignment), self._marks()
-        self._known = dict(records)
-        self._times = {**{student: record.times for student, record in records.items()}, **self._times}
+        examinees, records, marks = self._examinees, dict(self._examinees.known), self._marks()
         self._before, self._penalties_before = marks, self._penalties()
-        bases = self._same_seeds({student: self._basis(student, records.get(student)) for student in who})
-        unchanged = [] if again else [s for s in who if self._is_done(s, bases[s], records.get(s), marks.get(s, {}))]
+        bases = self._same_seeds({student: examinees.basis(student, self._seed) for student in who})
+        unchanged = [] if again else [s for s in who if examinees.is_done(s, bases[s], marks.get(s, {}))]
         with contextlib.suppress(GradebookError):  # locked for a moment? Each student has another chance below.
             self._book.enroll([student for student in who if not problem_of_name(student)])
             self._book.refresh_penalties(unchanged)
         self._note_penalties()
         unusable = {student: why for student in who if (why := problem_of_name(student))}
         records.update({student: Record(student, why) for student, why in unusable.items()})
-        befores = {} if again else {s: self._before_of(s, bases[s], records.get(s), marks.get(s, {})) for s in who}
+        befores = {} if again else {s: examinees.before(s, bases[s], marks.get(s, {})) for s in who}
         to_grade = [student for student in who if student not in {*unchanged, *unusable}]
-        mates = self._judged_with(to_grade, bases)
-        tasks = {s: self._task(s, bases[s], befores.get(s)) for s in mates}
+        mates = examinees.judged_with(to_grade, bases)
+        tasks = {s: examinees.task(s, bases[s], befores.get(s)) for s in mates}
+        wanted = {s: examinees.judged_from(task, bases[s], again) for s, task in tasks.items()}
+        found = self._shares.taken_over(mates, wanted)
         postponed: dict[str, Examined] = {}
-        with contextlib.closing(examine_all(tasks, self._open_judge, jobs, patience)) as finished:
+        with contextlib.closing(self._examined(tasks, found.examined, jobs, patience)) as finished:
             for first, examined in finished:
                 for student in mates[first]:
                     try:
@@ -274,24 +232,24 @@ class _Grader:
             sorted(self._outdated),
             self._due(),
             self._teams,
+            sorted(student for first in found.examined for student in mates[first]),
+            found.left,
         )
+
+    def _examined(
+        self, tasks: Mapping[str, Examinee], found: Mapping[str, Examined], jobs: int, patience: float
+    ) -> Generator[tuple[str, Examined], None, None]:
+        """What shares have found, then what is examined here."""
+        yield from found.items()
+        missing = {student: task for student, task in tasks.items() if student not in found}
+        yield from examine_all(missing, self._open_judge, jobs, patience)
 
     def with_team_mates(self, students: Sequence[str]) -> list[str]:
         """Students, and those who share a notebook with one of them."""
         sharing = [{each.by, *each.students} for each in self._teams]
         return list(dict.fromkeys([*students, *(s for team in sharing if team & {*students} for s in sorted(team))]))
 
-    def expected(self, student: str) -> str:
-        """Where a student's notebook should be."""
-        folder = self._course.folder("submitted", student, self._assignment)
-        return self._course.name(folder / f"{self._assignment}.ipynb")
-
-    def _task(self, student: str, basis: _Basis, before: Path | None) -> Examinee:
-        folder = self._course.folder("submitted", student, self._assignment)
-        times = self._times.get(student, 1.0)
-        return Examinee(folder, self._assignment, self._source, basis.seed, times, judging_code(), before)
-
-    def _same_seeds(self, bases: dict[str, _Basis]) -> dict[str, _Basis]:
+    def _same_seeds(self, bases: dict[str, Basis]) -> dict[str, Basis]:
         """The bases, with the seed of the student who has handed in for all who have a copy of that notebook."""
         for team in self._teams:
             first = bases.get(team.by)
@@ -299,26 +257,9 @@ class _Grader:
             bases |= {student: replace(bases[student], seed=first.seed) for student in sharing if first}
         return bases
 
-    def _judged_with(self, students: Sequence[str], bases: Mapping[str, _Basis]) -> dict[str, list[str]]:
-        """Who gets the verdict of one judgement, by the first of them: a team's notebook is judged once."""
-        firsts: dict[tuple[str, str, str, float], str] = {}
-        mates: dict[str, list[str]] = {}
-        for student in students:
-            team, basis = self._register.team_of(student), bases[student]
-            same = (team, basis.work, basis.seed, self._times.get(student, 1.0))
-            first = firsts.setdefault(same, student) if team and basis.work else student
-            mates.setdefault(first, []).append(student)
-        return mates
-
-    def _before_of(self, student: str, basis: _Basis, record: Record | None, marks: Mapping[str, Mark]) -> Path | None:
-        """The notebook in autograded/, if it is of the same submission, and its marks are those in the gradebook."""
-        if record is None or record.problem or not basis.work or record.work != basis.work:
-            return None
-        return self._graded_notebook(student, record, marks)
-
     # ── one student ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _settle(self, student: str, examined: Examined, basis: _Basis) -> Record:
+    def _settle(self, student: str, examined: Examined, basis: Basis) -> Record:
         """Bring one student to an end: files, gradebook, record, in this order.
 
         Raises:
@@ -359,7 +300,7 @@ class _Grader:
 
     def _seconds(self, student: str, examined: Examined) -> float:
         """How long judging all of it takes: where most verdicts stay, as long as it took before."""
-        before = self._known.get(student)
+        before = self._examinees.known.get(student)
         is_whole = bool(examined.problem) or set(graded_cells(self._source)) <= {*examined.judged, *self._by_hand}
         return examined.seconds if is_whole or before is None else max(before.seconds, examined.seconds)
 
@@ -373,7 +314,7 @@ class _Grader:
         marks = {cell: mark.auto for cell, mark in self._book.marks_of(record.student).items()}
         return replace(record, remarks=[*record.remarks, *remarks], marks=marks, told=_told(notebook), version=version)
 
-    def _settle_or_say_why_not(self, student: str, examined: Examined, basis: _Basis) -> Record:
+    def _settle_or_say_why_not(self, student: str, examined: Examined, basis: Basis) -> Record:
         try:
             return self._settle(student, examined, basis)
         except Exception as error:
@@ -429,39 +370,13 @@ class _Grader:
 
     def _noted(self, record: Record) -> Record:
         """Write a record down, in one move."""
-        record = replace(record, times=self._times.get(record.student, 1.0))
+        record = replace(record, times=self._examinees.times.get(record.student, 1.0))
         path = record_path(self._course, self._assignment, record.student)
         try:
             write_file(path, json.dumps(asdict(record), indent=1).encode())
         except OSError as error:
             record.remarks.append(f"this is not noted down, and will be graded again: {error.strerror}")
         return record
-
-    def _is_done(self, student: str, basis: _Basis, record: Record | None, marks: Mapping[str, Mark]) -> bool:
-        """Whether the record is of this submission, and the gradebook and autograded/ have what it says."""
-        if record is None or record.problem or not basis.version or record.version != basis.version:
-            return False
-        if record.times != self._times.get(student, 1.0):
-            return False
-        return self._graded_notebook(student, record, marks) is not None
-
-    def _graded_notebook(self, student: str, record: Record, marks: Mapping[str, Mark]) -> Path | None:
-        """The notebook in autograded/, if the gradebook has the marks that the record says."""
-        autograded = Autograded(self._course, self._assignment, student)
-        in_book = {cell: mark.auto for cell, mark in marks.items()}
-        return autograded.notebook if in_book == record.marks and autograded.exists() else None
-
-    def _basis(self, student: str, before: Record | None) -> _Basis:
-        """`before`: what came of an earlier run. With nothing to grade, both hashes are ""."""
-        folder = self._course.folder("submitted", student, self._assignment)
-        try:
-            path, _ = find_notebook(folder, self._assignment)
-            work = hash_of([path.name, fingerprint(path)])
-            version = hash_of([self._version, work, str(read_timestamp(folder)[0])])
-        except CannotGrade:
-            work = version = ""
-        known = before.seed if before and work and before.work == work else ""
-        return _Basis(version, work, known or self._seed)
 
     def _enrolled(self) -> list[str]:
         try:
@@ -521,13 +436,6 @@ def _alone(course: Course, assignment: str) -> Iterator[None]:
         yield
 
 
-def problem_of_name(student: str) -> str:
-    """Why a folder's name can't be a student's, in gradebook, files and feedback; "" if it can."""
-    if student == student.encode("utf-8", "replace").decode():
-        return ""
-    return "its folder has a name that is no text; rename it"
-
-
 def _has_marks(marks: Mapping[str, Mapping[str, Mark]], student: str) -> bool:
     """Whether tests have given a student marks."""
     return any(mark.auto is not None for mark in marks.get(student, {}).values())
@@ -539,27 +447,6 @@ def _why(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"its files can't be written: {error.strerror or error}"
     return f"{type(error).__name__}: {error}"
-
-
-def record_path(course: Course, assignment: str, student: str) -> Path:
-    """Where the record of a student is: in a folder of its own, so that nobody's name is that of another file."""
-    return course.records(assignment) / STUDENTS / student / "record.json"
-
-
-def read_records(course: Course, assignment: str) -> dict[str, Record]:
-    """The records of earlier runs, by student."""
-    read = (read_record(path) for path in (course.records(assignment) / STUDENTS).glob("*/record.json"))
-    return {record.student: record for record in read if record}
-
-
-def read_record(path: Path) -> Record | None:
-    """A record; None if it can't be read, for then it is made again."""
-    try:
-        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        told = {cell: Told(**words) for cell, words in values.pop("told").items()}
-        return Record(**values, told=told)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None
 
 
 def _told(notebook: NotebookNode) -> dict[str, Told]:
@@ -577,11 +464,6 @@ def graded_cells(source: Source) -> list[str]:
     """The names of the test cells, and of answers that are marked by hand, in their order."""
     marks = [cell.metadata.get("nbgrader", {}) for cell in source.notebook.cells]
     return [mark["grade_id"] for mark in marks if mark.get("grade")]
-
-
-def _version(source: Source) -> str:
-    """Of the instructor's notebook and of what judges."""
-    return hash_of([nbformat.writes(source.notebook), *source.released, *judging_code().values()])
 
 
 def _shown(score: float | None) -> str:

@@ -18,11 +18,11 @@ from typing import Any
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.plugins.export import ExportPlugin
 
-from distlib.classroom.grader.class_run import read_record, record_path
 from distlib.classroom.grader.course import Course
 from distlib.classroom.grader.gradebook import is_late_unknown, late_costs_points
 from distlib.classroom.grader.refused import Refused, read_refused
 from distlib.classroom.grader.spreadsheet import spreadsheet
+from distlib.classroom.grader.student_record import read_record, record_path
 from distlib.classroom.rounding import rounded
 
 _COLUMNS = (

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from distlib.classroom.grader.check_message import Told, function_of
-from distlib.classroom.grader.class_run import ClassRun, Record
+from distlib.classroom.grader.class_run import ClassRun
 from distlib.classroom.grader.marks import functions, of, sums
+from distlib.classroom.grader.student_record import Record
 
 _NUMBER = r"-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?"
 _NUMBERS = re.compile(rf"{_NUMBER}(?:(?:, | and ){_NUMBER})*")
