@@ -16,6 +16,7 @@ from distlib.collectives import ring_all_reduce
 from distlib.draw import (
     chunk_steps,
     pipeline_timeline,
+    placements,
     play_chunks,
     play_pipeline,
     play_timeline,
@@ -27,7 +28,7 @@ from distlib.draw.players.scene import Scene, Shape
 from distlib.draw.style import SMALL, WIDTH
 from distlib.training.schedules import one_forward_one_backward, time_schedule, zero_bubble
 from tests.draw.test_descriptions import SHOWN
-from tests.tools.draw_samples import ring_trace, text_sizes
+from tests.tools.draw_samples import cut_array, ring_trace, text_sizes
 
 PLAYED: dict[str, Callable[[], Player]] = {
     "by round": lambda: play_timeline(ring_trace(4)),
@@ -41,6 +42,9 @@ PLAYED: dict[str, Callable[[], Player]] = {
 }
 DRAWN: dict[str, Callable[[], Any]] = SHOWN | {
     "pipeline of 16 ranks": lambda: pipeline_timeline(time_schedule(zero_bubble(16, 16))),
+    "pieces on two devices each": lambda: placements(
+        {"two axes": {"W": cut_array((8, 32), 4, axis=1, copies=2), "b": cut_array((2,), 2, copies=4)}}, title="Pieces"
+    ),
     "chunks of 8 ranks": lambda: chunk_steps(SimulatedWorld(8), ring_all_reduce),
 }
 each_played = pytest.mark.parametrize("name", PLAYED)
