@@ -114,7 +114,7 @@ def steps_by_keys(page: Page, player: Locator) -> None:
     cell = page.locator(".jp-Notebook .jp-Cell.jp-mod-active", has=player)
     cell.wait_for()
     for keys, expected in (
-        (["ArrowRight", "ArrowRight"], "round 2 of 6"),
+        (["Home", "ArrowRight", "ArrowRight"], "round 2 of 6"),
         (["ArrowLeft"], "round 1 of 6"),
         (["End"], "round 6 of 6"),
         (["Home"], "start"),
