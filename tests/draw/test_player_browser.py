@@ -202,7 +202,7 @@ def lays_out_a_cluster(page: Page, board: Locator) -> None:
         moves_right(page, shared, f"{ranks} ranks")
         board.locator(f'svg[aria-label*="dp {8 // ranks} × pp 1 × tp {ranks}"]').wait_for()
     moves_right(page, stages, "2 stages")
-    board.get_by_text("pp 2 × tp 8 does not divide the 8 ranks").wait_for()
+    board.get_by_text("pp 2 × tp 8 does not divide the 8 ranks", exact=True).wait_for()
 
 
 def moves_right(page: Page, name: str, words: str) -> None:
