@@ -65,6 +65,13 @@ def test_by_round_a_step_is_a_round() -> None:
     assert scene.steps[0].words == "Nobody has sent anything yet. To come: 24 messages."
 
 
+def test_a_rank_that_sends_several_messages_at_once_has_one_dot() -> None:
+    """Pale dots that lie on each other would not be pale, and their number could not be read."""
+    scene = play_timeline(Trace(3, [message(0, dst, 8, 0.0, 0.0, 1.0, 1) for dst in (1, 2, 1)], 1.0)).scene
+    assert len([shape for shape in scene.shapes if shape.tag == "circle"]) == 1
+    assert len(arrows(scene.shapes)) == 3
+
+
 def test_an_arrow_says_what_goes_from_whom_to_whom_and_which_line_sent_it() -> None:
     scene = play_timeline(ring_trace(4)).scene
     said = "rank 1 → rank 2: 256 B (64 elements of float32), round 3, sent by cell 7, line 12"

@@ -144,6 +144,7 @@ def _time_axis(plan: _MessageSteps, bottom: float) -> Iterator[Shape]:
 
 
 def _messages(plan: _MessageSteps) -> Iterator[Shape]:
+    dots = set[tuple[float, int, str]]()  # several pale ones upon each other would not be pale
     for message in plan.trace:
         (left, right), sent, arrived = plan.span(message), plan.sent(message), plan.arrived(message)
         number, color = plan.look.number(message), plan.look.color(message)
@@ -153,7 +154,9 @@ def _messages(plan: _MessageSteps) -> Iterator[Shape]:
         if sent < arrived:
             yield arrow(line, color, 1, first=sent, end=arrived, tip=f"{tip}\nstill on its way")
         yield arrow(line, color, 2, first=arrived, fades=True, tip=tip)
-        if plan.numbered:
+        dot = (round(left, 1), message.src, color)
+        if plan.numbered and dot not in dots:
+            dots.add(dot)
             yield from _dot(left, plan.y(message.src), number, color, sent)
 
 
