@@ -3,6 +3,7 @@
     jupyter/everybody/     line numbers; messages wrap between words; no questions about news; our own Validate
     jupyter/student/       no Formgrader, no Create Assignment, no text sources
     jupyter/no_exchange/   no list of assignments: without an exchange it only shows errors
+    jupyter/no_theme/      light or dark as the browser prefers, for those who have not chosen a theme
 
 Each is a folder of Jupyter configuration; a user's own configuration is left as it is.
 """
@@ -12,7 +13,7 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
-from jupyter_core.paths import jupyter_config_path
+from jupyter_core.paths import jupyter_config_dir, jupyter_config_path
 from traitlets.config import Application
 
 SETTINGS = Path(__file__).parent / "jupyter"
@@ -25,6 +26,8 @@ def settings_for_jupyter(environment: Mapping[str, str], course: Path, *, instru
     environment: the variables as they are. course: the course's folder, whose nbgrader_config.py counts everywhere.
     """
     folders = [SETTINGS / "everybody", course]
+    if not has_theme(environment):
+        folders.insert(0, SETTINGS / "no_theme")
     if not instructor:
         folders.insert(0, SETTINGS / "student")
         if not has_exchange(course):
@@ -33,6 +36,12 @@ def settings_for_jupyter(environment: Mapping[str, str], course: Path, *, instru
         "JUPYTER_CONFIG_PATH": _before(folders, environment.get("JUPYTER_CONFIG_PATH", "")),
         "PATH": _before([Path(sysconfig.get_path("scripts"))], environment.get("PATH", os.defpath)),
     }
+
+
+def has_theme(environment: Mapping[str, str]) -> bool:
+    """Whether the user has chosen a theme, or anything else about themes, in JupyterLab."""
+    own = environment.get("JUPYTERLAB_SETTINGS_DIR") or Path(jupyter_config_dir(), "lab", "user-settings")
+    return Path(own, "@jupyterlab", "apputils-extension", "themes.jupyterlab-settings").exists()
 
 
 def has_exchange(course: Path) -> bool:

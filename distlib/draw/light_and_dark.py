@@ -1,7 +1,7 @@
 """The same picture on light and on dark paper, of which the theme of JupyterLab shows one, and as wide as is legible.
 
-Where nothing says which theme there is (a report, a notebook that is not trusted), the light one is seen. Each brings
-its paper along, so it can be read on any background.
+Where nothing says which theme there is, the one is seen that the system prefers; where style sheets are taken away (a
+notebook that is not trusted), the light one. Each brings its paper along, so it can be read on any background.
 """
 
 from __future__ import annotations

@@ -22,8 +22,11 @@ ORANGE, SKY, YELLOW, GRAY = "#E69F00", "#56B4E9", "#F0E442", "#999999"
 
 DARK_YELLOW = "#B0A300"
 
+_AS_LINES = {ORANGE: "#C48700", SKY: "#4A9BC8", YELLOW: "#8F8A00", GRAY: "#8A8A8A"}
+"""Of a line nothing is seen but its color: these are dark enough for white paper, and light enough for dark paper."""
+
 COLORS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, YELLOW, GRAY)
-"""In the order in which ranks get them. The first four stand out from both papers by 2.9:1 or more, also as lines."""
+"""In the order in which ranks get them. The first four stand out from both papers by 3:1 or more."""
 
 TITLE, BODY, SMALL = 15.0, 12.5, 11.0
 """Sizes of text, in CSS pixels."""
@@ -44,8 +47,8 @@ def color_of(index: int) -> str:
 
 
 def line_color_of(index: int) -> str:
-    """As `color_of`, for lines: yellow is darkened, because a thin yellow line can't be seen on white."""
-    return {YELLOW: DARK_YELLOW}.get(color_of(index), color_of(index))
+    """As `color_of`, for lines, which stand out from both papers by 3:1 or more."""
+    return _AS_LINES.get(color_of(index), color_of(index))
 
 
 def points(pixels: float) -> float:

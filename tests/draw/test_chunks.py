@@ -554,7 +554,10 @@ def test_a_history_in_words(worlds: Worlds) -> None:
 def test_alt_text_says_the_numbers(worlds: Worlds) -> None:
     assert chunk_steps(worlds(3), ring_all_reduce, steps=range(2, 5), title="Phase 2").alt == (
         "Phase 2. Grids of 3 ranks by 3 chunks, one for each round. From round 2 to round 4, of 4 rounds. "
-        "Cells with the full sum: 9 of 9. Step by step: round 2: 3, round 3: 6, round 4: 9."
+        "Cells with the full sum: 9 of 9. Step by step: round 2: 3, round 3: 6, round 4: 9. "
+        "Round 2: 0 sends chunk 1 to 1, 1 sends chunk 2 to 2, 2 sends chunk 0 to 0. "
+        "Round 3: 0 sends chunk 0 to 1, 1 sends chunk 1 to 2, 2 sends chunk 2 to 0. "
+        "Round 4: 0 sends chunk 2 to 1, 1 sends chunk 0 to 2, 2 sends chunk 1 to 0."
     )
     assert "rank 0's contribution twice" in chunk_steps(worlds(3), counts_everything_again).alt
 

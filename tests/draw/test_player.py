@@ -65,6 +65,13 @@ def test_by_round_a_step_is_a_round() -> None:
     assert scene.steps[0].words == "Nobody has sent anything yet. To come: 24 messages."
 
 
+def test_a_rank_that_sends_several_messages_at_once_has_one_dot() -> None:
+    """Pale dots that lie on each other would not be pale, and their number could not be read."""
+    scene = play_timeline(Trace(3, [message(0, dst, 8, 0.0, 0.0, 1.0, 1) for dst in (1, 2, 1)], 1.0)).scene
+    assert len([shape for shape in scene.shapes if shape.tag == "circle"]) == 1
+    assert len(arrows(scene.shapes)) == 3
+
+
 def test_an_arrow_says_what_goes_from_whom_to_whom_and_which_line_sent_it() -> None:
     scene = play_timeline(ring_trace(4)).scene
     said = "rank 1 → rank 2: 256 B (64 elements of float32), round 3, sent by cell 7, line 12"
@@ -354,7 +361,8 @@ def test_a_sender_that_waits_is_drawn_waiting_and_its_arrow_begins_when_the_mess
 def test_its_alternative_text_is_that_of_the_picture() -> None:
     assert play_timeline(ring_trace(4)).scene.alt == timeline(ring_trace(4), by="round").alt
     history = watch_chunks(SimulatedWorld(4), ring_all_reduce)
-    assert play_chunks(history).scene.alt == draw_chunks(history, steps=[6]).alt
+    assert play_chunks(history).scene.alt == draw_chunks(history).alt
+    assert "Round 1: 0 sends chunk 3 to 1, " in play_chunks(history).scene.alt
 
 
 def test_a_player_needs_no_matplotlib() -> None:

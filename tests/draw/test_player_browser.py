@@ -114,7 +114,7 @@ def steps_by_keys(page: Page, player: Locator) -> None:
     cell = page.locator(".jp-Notebook .jp-Cell.jp-mod-active", has=player)
     cell.wait_for()
     for keys, expected in (
-        (["ArrowRight", "ArrowRight"], "round 2 of 6"),
+        (["Home", "ArrowRight", "ArrowRight"], "round 2 of 6"),
         (["ArrowLeft"], "round 1 of 6"),
         (["End"], "round 6 of 6"),
         (["Home"], "start"),
@@ -202,7 +202,7 @@ def lays_out_a_cluster(page: Page, board: Locator) -> None:
         moves_right(page, shared, f"{ranks} ranks")
         board.locator(f'svg[aria-label*="dp {8 // ranks} × pp 1 × tp {ranks}"]').wait_for()
     moves_right(page, stages, "2 stages")
-    board.get_by_text("pp 2 × tp 8 does not divide the 8 ranks").wait_for()
+    board.get_by_text("pp 2 × tp 8 does not divide the 8 ranks", exact=True).wait_for()
 
 
 def moves_right(page: Page, name: str, words: str) -> None:

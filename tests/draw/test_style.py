@@ -23,7 +23,7 @@ def test_the_smallest_text_stays_legible_where_there_is_little_room() -> None:
 @pytest.mark.parametrize("paper", [style.LIGHT_PAPER, style.DARK_PAPER])
 @pytest.mark.parametrize("index", range(8))
 def test_lines_stand_out_from_light_and_dark_paper(index: int, paper: str) -> None:
-    assert style.contrast(style.line_color_of(index), paper) >= (2.9 if index < 4 else 2.2)
+    assert style.contrast(style.line_color_of(index), paper) >= 3
 
 
 @pytest.mark.parametrize("color", style.COLORS)

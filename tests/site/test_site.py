@@ -125,6 +125,7 @@ def page(request: pytest.FixtureRequest, site: Site, browser_path: str) -> Itera
 def test_players_and_forms_live_without_a_kernel(page: Page) -> None:
     assert page.locator(".distlib-player").count() == 3
     player = page.locator(".distlib-player").nth(1)
+    assert player.locator(".distlib-place").text_content() == "round 3 of 6", "it does not open in the midst of the run"
     player.get_by_label("First step (Home)").click()
     player.get_by_label("One step on (→)").click()
     assert player.locator(".distlib-place").text_content() == "round 1 of 6"

@@ -12,6 +12,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from distlib.draw import Picture
+from distlib.draw.style import PIXELS_PER_INCH
 from distlib.trace import CallSite, Message, Trace
 
 SITE = CallSite("cell 7, line 12", "ring", "cell.py", 12)
@@ -64,6 +65,15 @@ def cut_array(shape: tuple[int, ...], pieces: int, axis: int = 0, copies: int = 
 def texts(picture: Picture) -> list[str]:
     """All words in a picture."""
     return [text.get_text() for text in _visible_texts(picture)]
+
+
+def text_sizes(picture: Picture) -> dict[str, float]:
+    """The words in a picture, and the size of the smallest text in which they are written, in CSS pixels."""
+    found: dict[str, float] = {}
+    for text in _visible_texts(picture):
+        size = text.get_size() * PIXELS_PER_INCH / 72
+        found[text.get_text()] = min(size, found.get(text.get_text(), size))
+    return found
 
 
 def text_boxes(picture: Picture) -> dict[str, Bbox]:

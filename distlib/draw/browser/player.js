@@ -28,6 +28,8 @@ class Player {
     this.listen();
     this.build();
     el.append(this.root);
+    this.room = new ResizeObserver(() => this.follow());
+    this.room.observe(this.root);
   }
 
   listen() {
@@ -40,6 +42,7 @@ class Player {
 
   remove() {
     this.pause();
+    this.room.disconnect();
     window.removeEventListener("keydown", this.onKey, true);
     this.model.off("change:step", this.draw);
     this.model.off("change:scene", this.rebuild);
@@ -50,6 +53,7 @@ class Player {
   build() {
     this.scene = this.model.get("scene");
     this.last = this.scene.steps.length - 1;
+    this.untouched = true;
     this.root.setAttribute("aria-label", this.scene.title);
     this.svg = this.buildPicture();
     // These two stay when the scene is another: a screen reader reads what changes in them, not what is new.
@@ -63,11 +67,12 @@ class Player {
     controls.hidden = this.last === 0;
     controls.hidden ? this.root.removeAttribute("tabindex") : this.root.setAttribute("tabindex", 0);
     const hint = make("p", { class: "distlib-hint" });
-    const keys = "Keys: space plays and pauses, ← and → step, Home and End jump. ";
+    const keys = "Keys: space or Enter plays and pauses, ← and → step, Home and End jump. ";
     const read = this.scene.steps.some((step) => step.details) ? ", or read the list above" : "";
     hint.textContent = `${controls.hidden ? "" : keys}Point at ${this.scene.hint} to read it${read}.`;
     this.picture = make("div", { class: "distlib-picture" });
-    this.picture.append(this.svg);
+    this.picture.addEventListener("scroll", () => this.stick());
+    this.picture.append(this.svg, this.buildRunInWords());
     this.root.replaceChildren(this.picture, controls, this.words, this.warning, this.details, hint, this.tip);
     this.draw();
   }
@@ -78,11 +83,21 @@ class Player {
     svg.style.minWidth = `${Math.min(NARROWEST, width)}px`;
     this.patterns = svg.appendChild(makeSVG("defs", {}));
     this.shapes = shapes.map((shape) => this.buildShape(shape));
-    svg.append(...this.shapes.flatMap(({ elements }) => elements));
+    this.stuck = shapes.flatMap(({ sticks }, index) => (sticks ? this.shapes[index].elements : []));
+    svg.append(...this.shapes.flatMap(({ elements }) => elements), ...this.stuck); // these lie on top
+    this.stuck.forEach((one) => one.classList.add("distlib-stuck"));
     svg.addEventListener("pointerover", (event) => this.showTip(event));
     svg.addEventListener("pointermove", (event) => this.showTip(event));
     svg.addEventListener("pointerleave", () => (this.tip.hidden = true));
     return svg;
+  }
+
+  // The whole run in words, for a screen reader: the picture's label is the step that it shows.
+  buildRunInWords() {
+    const whole = make("p", { id: `${this.id}-run`, hidden: "" });
+    whole.textContent = this.scene.alt;
+    this.svg.setAttribute("aria-describedby", whole.id);
+    return whole;
   }
 
   buildShape({ tag, attributes, first, end = Infinity, text = "", tip = "", fades = false }) {
@@ -137,12 +152,16 @@ class Player {
 
   goTo(step) {
     this.pause();
+    this.untouched = false;
     this.model.set("step", clamp(step, 0, this.last)); // "change:step" draws it, here and in other views
   }
 
   toggle() {
     if (this.timer !== null) return this.pause();
-    if (this.step === this.last) this.model.set("step", 0);
+    // It opens in the midst of the run, to be seen at a glance; played, it begins at the start.
+    if (this.untouched || this.step === this.last) this.model.set("step", 0);
+    this.untouched = false;
+    this.words.setAttribute("aria-live", "off"); // else each step would be read when the next ones are long past
     const wait = clamp(PLAYED_IN / (this.last + 1), FASTEST, SLOWEST);
     this.timer = setInterval(() => this.advance(), wait);
     this.namePlayButton("Pause", "Pause (space)");
@@ -154,8 +173,11 @@ class Player {
   }
 
   pause() {
+    const played = this.timer !== null;
     clearInterval(this.timer);
     this.timer = null;
+    this.words.setAttribute("aria-live", "polite");
+    if (played) this.tell(this.scene.steps[this.step]);
     this.namePlayButton("Play", "Play (space)");
   }
 
@@ -174,8 +196,10 @@ class Player {
     if (key === "Escape") this.root.closest(".jp-Cell")?.focus();
     if (this.last === 0 || event.target === this.picture || event.target === this.details) return;
     const onButton = event.target.tagName === "BUTTON";
+    const plays = onButton ? null : () => this.toggle(); // a button that has the focus is pressed
     const actions = {
-      " ": onButton ? null : () => this.toggle(),
+      " ": plays,
+      Enter: plays,
       ArrowLeft: () => this.goTo(this.step - 1),
       ArrowRight: () => this.goTo(this.step + 1),
       Home: () => this.goTo(0),
@@ -203,6 +227,25 @@ class Player {
     }
     this.tip.hidden = true;
     this.tell(this.scene.steps[this.step]);
+    this.follow();
+  }
+
+  // Where the picture is wider than its place, it is scrolled to what is new in this step.
+  follow() {
+    const { picture, step } = this;
+    if (picture.scrollWidth <= picture.clientWidth) return;
+    const fresh = this.shapes.find(({ first, elements: [one] }) => first === step && one.dataset.tip);
+    if (step === 0) picture.scrollLeft = 0;
+    if (step === 0 || !fresh) return;
+    const [thing, frame] = [fresh.elements[0], picture].map((one) => one.getBoundingClientRect());
+    if (thing.left >= frame.left && thing.right <= frame.right) return;
+    picture.scrollLeft += (thing.left + thing.right) / 2 - (frame.left + frame.right) / 2;
+  }
+
+  // The names of lanes move along when the picture is scrolled.
+  stick() {
+    const moved = (this.picture.scrollLeft * this.scene.width) / this.svg.getBoundingClientRect().width;
+    this.stuck.forEach((one) => one.setAttribute("transform", `translate(${moved} 0)`));
   }
 
   tell({ name, words, details = [], warning = "" }) {

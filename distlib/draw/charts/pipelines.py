@@ -126,14 +126,14 @@ def _draw_lanes(axes: Axes, timing: Timing, seconds: float, lane: float) -> None
     axes.tick_params(axis="y", length=0, labelsize=points(12))
     axes.spines["left"].set_visible(False)
     pixels = (WIDTH - _LEFT - _MEMORY) / seconds
-    size = min(float(SMALL), 0.5 * lane)
-    words = words_in_boxes(timing, lambda text, long: size >= 8 and _width(text, size) + 3 <= long * pixels)
+    high = 0.66 * lane >= SMALL - 1  # the lowest boxes have room for a line of text
+    words = words_in_boxes(timing, lambda text, long: high and _width(text, SMALL) + 3 <= long * pixels)
     for rank, spans in enumerate(timing.spans):
         axes.add_patch(Rectangle((0, rank + 0.06), timing.seconds, 0.88, **_WAITING))
         stages = stages_of_rank(spans)
         for span in spans:
             box = _draw_box(axes, span, span.start - first, rank, stages, pixels)
-            _write(axes, box, words.get(span.action, ""), size)
+            _write(axes, box, words.get(span.action, ""))
 
 
 def _draw_box(axes: Axes, span: ActionSpan, start: float, rank: int, stages: Sequence[int], pixels: float) -> Rectangle:
@@ -147,12 +147,12 @@ def _draw_box(axes: Axes, span: ActionSpan, start: float, rank: int, stages: Seq
     return box
 
 
-def _write(axes: Axes, box: Rectangle, words: str, size: float) -> None:
+def _write(axes: Axes, box: Rectangle, words: str) -> None:
     from matplotlib.colors import to_hex
 
     (x, y), color = box.get_center(), text_on(to_hex(box.get_facecolor()))
     if words:
-        axes.text(x, y, words, size=points(size), color=color, ha="center", va="center_baseline")
+        axes.text(x, y, words, size=points(SMALL), color=color, ha="center", va="center_baseline")
 
 
 def _label_axis(axes: Axes, seconds: float, last: bool) -> None:

@@ -15,7 +15,7 @@ from math import prod
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from distlib.draw.picture import Picture, add_canvas, add_titles, fitting_size, new_figure
+from distlib.draw.picture import Picture, add_canvas, add_titles, fitting_size, new_figure, text_width
 from distlib.draw.style import BODY, INK, SMALL, WIDTH, color_of, drawing_style, format_bytes, points, text_on
 
 if TYPE_CHECKING:
@@ -119,8 +119,9 @@ def _draw(
         size = points(fitting_size(name, BODY, column - 8))
         canvas.text(middle, _TOP + 14, name, size=size, weight="bold", color=INK, ha="center")
         canvas.text(middle, _TOP + 30, _times(shape), size=points(SMALL), color=INK, ha="center")
+        across, down = _size(shape, longest)
+        across = min(max(across, *(_room_of_words(arrays[name]) for arrays in ways.values())), column - 8)
         for row, arrays in enumerate(ways.values()):
-            across, down = _size(shape, longest)
             top = _TOP + _HEADING + row * step + (height - down) / 2
             _draw_array(canvas, arrays[name], middle - across / 2, top, across, down)
     for row, way in enumerate(ways):
@@ -136,6 +137,17 @@ def _size(shape: Sequence[int], longest: int) -> tuple[float, float]:
     rows, columns = shape if len(shape) == 2 else (1, shape[0])
     width, height = (max(_SMALLEST, _LARGEST * (length / longest) ** 0.5) for length in (columns, rows))
     return width, height
+
+
+def _room_of_words(array: Any) -> float:
+    """How wide an array must be for the numbers in its pieces, in text of SMALL; all in CSS pixels."""
+    columns = array.shape[-1]
+    rooms = (
+        (1.15 * text_width(_devices(devices), SMALL) + 5) * columns / (xs[1] - xs[0])
+        for (_, xs), devices in pieces(array).items()
+        if xs[1] > xs[0]
+    )
+    return max(rooms, default=0.0)
 
 
 def _draw_array(canvas: Axes, array: Any, left: float, top: float, across: float, down: float) -> None:

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from distlib.communicator import Communicator
-from distlib.draw.chunks.chunk_history import ChunkHistory, ChunkMessage, watch_chunks
+from distlib.draw.chunks.chunk_history import ChunkHistory, ChunkMessage, name_chunks, watch_chunks
 from distlib.draw.chunks.chunk_layout import HEAD, LABELS, MARGIN, Layout, is_whole, lay_out
 from distlib.draw.chunks.markers import Cell, format_count, is_part, is_repeated
 from distlib.draw.chunks.promises import End
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _TITLES, _KEY = 50.0, 36.0  # CSS pixels: the titles, the key
-_DIGITS_FROM = 14.0  # CSS pixels: smaller squares have no digits
+_TOLD = 32  # with more messages than this, the alternative text does not say who sends what
 _FULL: dict[str, Any] = {"linewidth": points(2.2), "edgecolor": INK}
 _ODD: dict[str, Any] = {"linewidth": points(1.6), "edgecolor": VERMILLION, "linestyle": "--"}
 _HATCH: dict[str, Any] = {"linewidth": 0, "edgecolor": VERMILLION, "hatch": "xx", "alpha": 0.5}
@@ -181,12 +181,12 @@ class _Brush:
         if is_repeated(times):
             look = {"linewidth": 0, "edgecolor": text_on(color_of(rank)), "hatch": "////", "alpha": 0.55}
             self.outline(left, top, inner, inner, pad=0, **look)
-        if self.layout.square >= _DIGITS_FROM:
+        if self.layout.numbered:
             self._write_in_square(rank, times, left + inner / 2, top + inner / 2)
 
     def _write_in_square(self, rank: int, times: float, x: float, y: float) -> None:
         look: dict[str, Any] = {"ha": "center", "va": "center_baseline", "color": text_on(color_of(rank))}
-        size = min(12.0, 0.58 * self.layout.square)
+        size = min(12.0, max(SMALL, 0.58 * self.layout.square))
         if is_part(times):
             self.text(x, y, format_count(times), size, **look | {"color": INK})
         elif is_repeated(times):
@@ -294,4 +294,15 @@ def describe_chunks(history: ChunkHistory, shown: Sequence[int], title: str) -> 
         f"{title}. Grids of {count(history.world_size, 'rank')} by {count(history.chunks, 'chunk')}, one for each "
         f"round. {_subtitle(history, shown)} Step by step: {full}."
     )
-    return " ".join([text, *history.findings])
+    return " ".join([text, *_tell_messages(history, shown), *history.findings])
+
+
+def _tell_messages(history: ChunkHistory, shown: Sequence[int]) -> Iterator[str]:
+    """Who sends which chunks to whom in these rounds; nothing where there are too many messages to listen to."""
+    by_round = {round: history.messages_in(round) for round in shown if round}
+    if sum(map(len, by_round.values())) > _TOLD:
+        return
+    for round, messages in by_round.items():
+        told = (f"{m.src} sends {name_chunks(m.chunks)} to {m.dst}" for m in messages if m.chunks)
+        if words := ", ".join(told):
+            yield f"Round {round}: {words}."

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from distlib.draw.chunks.chunk_history import ChunkHistory, ChunkMessage
-from distlib.draw.style import WIDTH
+from distlib.draw.style import SMALL, WIDTH
 
 MARGIN, LABELS = 10.0, 52.0  # CSS pixels: around everything, for "rank 0"
 HEAD = 44.0  # CSS pixels: for a panel's name and its chunk numbers
@@ -42,6 +42,11 @@ class Layout:
     def gap(self) -> float:
         """Between two squares of a cell."""
         return max(1.0, 0.08 * self.square)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether a square has room for the number of its rank, in text of SMALL CSS pixels: less can't be read."""
+        return self.square - self.gap >= max(SMALL + 1, 0.64 * SMALL * len(str(self.ranks - 1)))
 
     @property
     def row_gap(self) -> float:

@@ -22,7 +22,6 @@ from distlib.draw.players.timeline_scene import tell_site
 from distlib.draw.style import SMALL, TITLE, VERMILLION, WIDTH, color_of, count, format_bytes, text_on
 
 _TOP, _KEY = 30.0, 22.0  # CSS pixels: the title, the key
-_DIGITS_FROM = 13.0  # CSS pixels: smaller squares have no digits
 
 
 def chunk_scene(history: ChunkHistory, title: str) -> Scene:
@@ -37,7 +36,7 @@ def chunk_scene(history: ChunkHistory, title: str) -> Scene:
     ]
     height = _TOP + _KEY + layout.panel[1]
     width = max(min(WIDTH, MARGIN + LABELS + layout.panel[0] + MARGIN), 630.0)
-    alt = describe_chunks(history, [history.rounds], title)
+    alt = describe_chunks(history, range(history.rounds + 1), title)
     return Scene(title, width, height, shapes, list(_steps(history)), alt, "a cell or an arrow")
 
 
@@ -74,7 +73,7 @@ def _names(history: ChunkHistory, layout: Layout) -> Iterator[Shape]:
         yield write(MARGIN + LABELS - 8, _TOP + _KEY + HEAD - 8, "chunk", SMALL, anchor="end")
     for rank in range(history.world_size):
         _, y = _corner(layout, rank, 0)
-        yield write(MARGIN + LABELS - 8, y + height / 2 + 4, f"rank {rank}", SMALL + 1, anchor="end")
+        yield write(MARGIN + LABELS - 8, y + height / 2 + 4, f"rank {rank}", SMALL + 1, anchor="end", sticks=True)
 
 
 def _cells(history: ChunkHistory, layout: Layout) -> Iterator[Shape]:
@@ -106,14 +105,14 @@ def _square(layout: Layout, rank: int, counts: list[float], x: float, y: float) 
         if is_repeated(times):
             look: Look = {"fill": f"hatch:{text_on(color)}", "opacity": 0.45}
             yield box(x, y, inner, inner, look, first=first, end=end)
-        if layout.square >= _DIGITS_FROM:
+        if layout.numbered:
             yield _digit(layout, rank, times, x + inner / 2, y + inner / 2, first, end)
 
 
 def _digit(layout: Layout, rank: int, times: float, x: float, y: float, first: int, end: int | None) -> Shape:
     words = format_count(times) if is_part(times) else f"×{format_count(times)}" if is_repeated(times) else str(rank)
     fill = INK if is_part(times) else text_on(color_of(rank))
-    size = min(14.0, 0.55 * layout.square)
+    size = min(14.0, max(SMALL, 0.55 * layout.square))
     return write(x, y + 0.36 * size, words, size, is_repeated(times), "middle", fill=fill, first=first, end=end)
 
 

@@ -111,7 +111,7 @@ def _background(plan: _PipelinePixels, title: str) -> Iterator[Shape]:
     yield from _key(plan)
     yield write(right + 20, 50, "kept for the backward pass", SMALL)
     for rank in range(ranks):
-        yield write(_LEFT - 10, plan.y(rank) + plan.high / 2 + 4, f"rank {rank}", 12, anchor="end")
+        yield write(_LEFT - 10, plan.y(rank) + plan.high / 2 + 4, f"rank {rank}", 12, anchor="end", sticks=True)
         yield box(_LEFT, plan.y(rank), right - _LEFT, plan.high, {"fill": INK, "opacity": 0.1})
     for number, moment in enumerate(plan.moments):
         x = plan.x(moment)
@@ -155,10 +155,9 @@ def _action(plan: _PipelinePixels, rank: int, span: ActionSpan, stages: Sequence
             grows: Look = {"fill": look.color, "fill-opacity": 0.3, "stroke": INK, "stroke-dasharray": "3 2"}
             yield box(left, top, plan.x(plan.moments[step]) - left, high, grows, first=step, end=step + 1, tip=tip)
     yield box(left, top, width, high, {"fill": look.color, "stroke": INK, "stroke-width": 0.6}, first=done, tip=tip)
-    if words:
-        size = min(SMALL, 0.75 * high)
-        middle = left + width / 2, top + high / 2 + 0.36 * size
-        yield write(*middle, words, size, anchor="middle", fill=text_on(look.color), first=done)
+    if words and high >= SMALL - 1:
+        middle = left + width / 2, top + high / 2 + 0.36 * SMALL
+        yield write(*middle, words, SMALL, anchor="middle", fill=text_on(look.color), first=done)
     now: Look = {"fill": "none", "stroke": INK, "stroke-width": 2.5}
     yield box(left, top, width, high, now, first=done, end=done + 1)
 

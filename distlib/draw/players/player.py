@@ -4,7 +4,8 @@
     play_chunks(watch_chunks(world, my_all_reduce))  which contributions each rank holds
     play_pipeline(time_schedule(my_schedule))        which microbatches each rank keeps, action by action
 
-A player is two outputs of a cell: the widget, and an image of the end, which is seen in a notebook that is opened again
+A player opens in the midst of the run, so that those who only pass by see what moves; played, it begins at the start.
+It is two outputs of a cell: the widget, and an image of the end, which is seen in a notebook that is opened again
 without a kernel (see `live`). Everything is sent once; from then on the browser steps by itself, also while the kernel
 is busy.
 """
@@ -63,7 +64,8 @@ class Player:
         self.scene = scene
 
     def _ipython_display_(self) -> None:
-        show_live(PlayerWidget(scene=self.scene.to_data()), repr(self), still_html(self.scene))
+        widget = PlayerWidget(scene=self.scene.to_data(), step=self.scene.opens_at)
+        show_live(widget, repr(self), still_html(self.scene))
 
     def __repr__(self) -> str:
         return f"<Player: {self.scene.title}. {count(len(self.scene.steps), 'step')}>"

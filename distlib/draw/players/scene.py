@@ -36,6 +36,7 @@ class Shape:
         text: the words of a "text".
         tip: what is shown while a pointer is on it; lines are kept.
         fades: whether it is pale after its first step.
+        sticks: whether it stays in sight, at the left edge, where the picture is scrolled: the name of a lane.
     """
 
     tag: str
@@ -45,6 +46,7 @@ class Shape:
     text: str = ""
     tip: str = ""
     fades: bool = False
+    sticks: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ class Scene:
         width, height: in CSS pixels.
         shapes: what is drawn.
         steps: at least one.
-        alt: the whole in words, as alternative text of the image that stands for the player.
+        alt: the whole in words: who sends what to whom, and when. A screen reader reads it of the player, and of the
+            image that stands for it.
         hint: what there is to point at: "an arrow".
     """
 
@@ -85,10 +88,16 @@ class Scene:
     alt: str
     hint: str
 
+    @property
+    def opens_at(self) -> int:
+        """The step that a player opens with: in the midst of the run, when something has moved and more is to come."""
+        return len(self.steps) // 2
+
     def to_data(self) -> dict[str, Any]:
         """The scene as the browser gets it, as JSON has it. What says nothing is left out."""
         return {
             "title": self.title,
+            "alt": self.alt,
             "hint": self.hint,
             "width": round(self.width),
             "height": math.ceil(self.height),

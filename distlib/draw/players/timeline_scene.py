@@ -10,6 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from distlib.draw.charts.coloring import ColorBy, Coloring, coloring
 from distlib.draw.charts.timelines import describe_timeline
@@ -99,7 +100,7 @@ def _background(plan: _MessageSteps, title: str) -> Iterator[Shape]:
         y = plan.y(rank)
         yield box(_LEFT, y - 0.5, right - _LEFT, 1, {"fill": INK, "opacity": 0.5})
         if rank % every == 0:
-            yield write(_LEFT - 10, y + 4, f"rank {rank}", 12, anchor="end")
+            yield write(_LEFT - 10, y + 4, f"rank {rank}", 12, anchor="end", sticks=True)
     if len(plan.trace):
         yield from _round_axis(plan, bottom) if plan.by == "round" else _time_axis(plan, bottom)
 
@@ -143,6 +144,7 @@ def _time_axis(plan: _MessageSteps, bottom: float) -> Iterator[Shape]:
 
 
 def _messages(plan: _MessageSteps) -> Iterator[Shape]:
+    dots = set[tuple[float, int, str]]()  # several pale ones upon each other would not be pale
     for message in plan.trace:
         (left, right), sent, arrived = plan.span(message), plan.sent(message), plan.arrived(message)
         number, color = plan.look.number(message), plan.look.color(message)
@@ -152,7 +154,9 @@ def _messages(plan: _MessageSteps) -> Iterator[Shape]:
         if sent < arrived:
             yield arrow(line, color, 1, first=sent, end=arrived, tip=f"{tip}\nstill on its way")
         yield arrow(line, color, 2, first=arrived, fades=True, tip=tip)
-        if plan.numbered:
+        dot = (round(left, 1), message.src, color)
+        if plan.numbered and dot not in dots:
+            dots.add(dot)
             yield from _dot(left, plan.y(message.src), number, color, sent)
 
 
@@ -168,7 +172,8 @@ def _waiting(plan: _MessageSteps, message: Message) -> Iterator[Shape]:
 
 def _dot(x: float, y: float, number: int, color: str, first: int) -> Iterator[Shape]:
     yield Shape("circle", {"cx": round(x, 1), "cy": round(y, 1), "r": _DOT, "fill": color}, first, fades=True)
-    yield write(x, y + 3.8, str(number), 10, anchor="middle", fill=text_on(color), first=first, fades=True)
+    look: dict[str, Any] = {"anchor": "middle", "fill": text_on(color), "first": first, "fades": True}
+    yield write(x, y + 4, str(number), SMALL, **look)
 
 
 def _bars(plan: _MessageSteps) -> Iterator[Shape]:
@@ -190,7 +195,7 @@ def _bars(plan: _MessageSteps) -> Iterator[Shape]:
                 y, width = plan.y(rank) + offset, room * amount / longest
                 yield box(left, y, max(width, 0.5), thick, look, first=first, end=end)
                 if thick >= 9:
-                    yield write(left + width + 5, y + thick - 1, format_bytes(amount), 10, first=first, end=end)
+                    yield write(left + width + 5, y + thick - 1, format_bytes(amount), SMALL, first=first, end=end)
 
 
 def _by_step(plan: _MessageSteps, rank_of: Callable[[Message], int], rank: int) -> list[int]:
