@@ -84,10 +84,10 @@ test-all: $(COMPLETE)  ## run all tests, also whole lessons, every answer, brows
 	$(PYTEST) $(ARGS)
 
 # The share of the slow tests that a commit gets, see tests/shares.py.
-SHARES := 4
+SHARES := 8
 SHARE ?= $(shell echo $$((0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0) % $(SHARES) + 1)))
 
-test-ci: $(COMPLETE)  ## what the CI runs: the tests of every day, and a quarter of the slow ones; another: make test-ci SHARE=2
+test-ci: $(COMPLETE)  ## what the CI runs: the tests of every day, and an eighth of the slow ones; another: make test-ci SHARE=2
 	$(PYTEST) --share=$(SHARE)/$(SHARES) $(ARGS)
 
 test-newest:  ## run the tests of every day with the newest versions that pyproject.toml allows, in .venv-newest

@@ -1,4 +1,4 @@
-"""A share of the slow tests, for a CI that ends within twenty minutes: `make test-ci`, or pytest's `--share=2/4`.
+"""A share of the slow tests, for a CI that ends within twenty minutes: `make test-ci`, or pytest's `--share=2/8`.
 
 All slow tests about a lesson and its exercise are in one share, and all slow tests of any other file. So what a test's
 neighbors use, such as a graded class, is made in one share only. The tests of every day are in all of them.
