@@ -125,3 +125,27 @@ def test_the_job_script_of_lesson_16_gives_each_task_its_variables(cluster: Slur
     script = "\n".join([*lines[1:], lines[0].replace("python train.py", shown)])
     done = cluster.run("salloc", "--nodes=2", "--ntasks=4", "--ntasks-per-node=2", "bash", "-c", script)
     assert sorted(done.stdout.splitlines()) == [f"{rank} 4 n1 0" for rank in range(4)], done.stderr
+
+
+def test_the_capstone_goes_on_in_the_next_job_when_the_first_is_killed(cluster: SlurmCluster, tmp_path: Path) -> None:
+    """The command of lesson 19, in the words of its table: on two nodes, with ZeRO 3."""
+    small = "--steps 16 --every 4 --features 16 --layers 2 --batch-size 16 --checkpoints".split()
+    training = [sys.executable, "-m", "distlib.capstone", "additions", "--way", "zero", *small]
+    job = ["srun", "--nodes=2", "--ntasks=4", "--ntasks-per-node=2"]
+    undisturbed = cluster.run(*job, *training, str(tmp_path / "undisturbed"))
+    assert undisturbed.returncode == 0, undisturbed.stderr
+
+    kept = tmp_path / "kept"
+    killed = cluster.start([*job, *training, str(kept)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    while killed.poll() is None and not (kept / "rank-3-of-4" / "00000008.checkpoint").exists():
+        time.sleep(0.01)
+    assert cluster.run("scancel", "--signal=KILL", "--state=RUNNING", "--me").returncode == 0
+    killed.communicate(timeout=60)
+    again = cluster.run(*job, *training, str(kept))
+    assert again.returncode == 0, again.stderr
+
+    losses = dict(re.findall(r"step +(\d+)  loss (\S+)", undisturbed.stdout))
+    found = dict(re.findall(r"step +(\d+)  loss (\S+)", again.stdout))
+    assert re.search(r"goes on after step (4|8|12)", again.stdout), again.stdout
+    assert list(losses) == ["4", "8", "12", "16"] and "16" in found and found.items() <= losses.items()
+    assert nothing_left(cluster)
