@@ -61,7 +61,7 @@ c.OverwriteCells.add_missing_cells = True
 
 # Feedback shows neither hidden tests nor what a browser would run, and the marks come first.
 c.GenerateFeedback.preprocessors = [
-    "nbgrader.preprocessors.GetGrades",
+    "distlib.classroom.grader.feedback.GetMarks",
     "distlib.classroom.grader.feedback.SafeFeedback",
 ]
 c.GenerateFeedback.exporter_class = "distlib.classroom.grader.feedback_page.FeedbackPage"

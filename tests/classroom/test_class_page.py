@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import html
 import io
 import re
+from dataclasses import replace
 from typing import Any
 
 from distlib.classroom.grader.alike import LEAST_PIECES, Pair, alike, pieces
@@ -54,6 +56,44 @@ def test_the_distribution_by_function() -> None:
     assert f'aria-label="Students by points, from 0 to 8: {told}"' in page
     assert rows_below(page, "Could not be graded") == ["d no notebook"]
     assert "prefers-color-scheme: dark" in page
+
+
+def half_marked() -> ClassRun:
+    """Three students with an answer in words, of 10 points: one has a mark for it, given by hand."""
+    run = class_of({"ada": [2, 2, 2, 2], "bob": [2, 0, 0, 0], "eve": [2, 2, 2, 0]})
+    for student, mark in {"ada": Mark(7, 10, None, True), "bob": Mark(0, 10, None, False)}.items():
+        run.marks[student]["report"] = mark
+    run.marks["eve"]["report"] = run.marks["bob"]["report"]
+    return replace(run, cells=[*CELLS, "report"])
+
+
+def test_what_waits_for_a_mark_by_hand_is_no_zero() -> None:
+    run = half_marked()
+    lines = [" ".join(line.split()) for line in text_table(run).splitlines()]
+    assert lines[1:] == [
+        "ada 4 / 4 4 / 4 7 / 10 * 15 / 18 * graded",
+        "bob 2 / 4 0 / 4 – / 10 2 / 8, 10 open graded",
+        "eve 4 / 4 2 / 4 – / 10 6 / 8, 10 open graded",
+    ]
+    page = html_page(run)
+    assert rows_below(page, "The class at a glance")[2] == "report 1 2 open 7.0 / 10"
+    assert "Mean: 12.3 of 18 points." in page  # (4 + 2 + 4) / 3 + (4 + 0 + 2) / 3 + 7
+    assert "report waits for a mark by hand, of 2 students. Until then it counts in no sum and no mean." in page
+    assert "open: waits for a mark by hand." in page
+    assert left_behind(run) == {"bob": ["gather"]}
+    rows = list(csv.DictReader(io.StringIO(csv_text(run))))
+    assert [(r["score"], r["of"], r["open"], r["report"]) for r in rows] == [
+        ("15", "18", "0", "7"), ("2", "8", "10", ""), ("6", "8", "10", ""),
+    ]  # fmt: skip
+
+
+def test_nobody_has_a_mark_by_hand_yet() -> None:
+    run = half_marked()
+    run.marks["ada"]["report"] = run.marks["bob"]["report"]
+    page = html_page(run)
+    assert rows_below(page, "The class at a glance")[2] == "report 3 open – / 10"
+    assert "Mean: 5.3 of 8 points." in page and "Students by points, from 0 to 8:" in page
+    assert "*" not in text_table(run)
 
 
 def test_what_was_not_collected_is_in_the_report() -> None:

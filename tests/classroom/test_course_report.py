@@ -23,9 +23,10 @@ from distlib.classroom.course_report.wrong_ideas import wrong_ideas
 from distlib.classroom.grader.check_message import Told
 from distlib.classroom.grader.class_run import ClassRun, grade_class
 from distlib.classroom.grader.course import CourseError, open_course
+from distlib.classroom.grader.point_sum import PointSum
 from distlib.classroom.register.due_dates import DueDates
 from distlib.cli import main
-from tests.classroom.test_class_page import class_of, rows_below
+from tests.classroom.test_class_page import class_of, half_marked, rows_below
 from tests.tools.tiny_course import NAME, RIGHT, TinyCourse, simple_judges
 
 UNWRITTEN = Told("it is not written yet")
@@ -105,6 +106,20 @@ def test_the_pages_of_a_course(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "students").iterdir()] == ["1.html"]
 
 
+def test_what_waits_for_a_mark_by_hand_is_in_no_sum(tmp_path: Path) -> None:
+    course = GradedCourse([half_marked()], {"ada": "", "bob": "", "zoe": ""}, {}, {})
+    page = write_course_report(course, tmp_path).read_text()
+    assert rows_below(page, "Exercises") == ["x – 3 3 15 / 18 zoe"]  # the middle of those whose marks are all given
+    assert rows_below(page, "Students") == ["ada 15 15", "bob 2, 10 open 2, 10 open", "zoe – 0 x"]
+    assert "Open: waits for a mark by hand." in page
+    one = (tmp_path / "students" / "2.html").read_text()
+    assert one.count("2 of 8 points; 10 more wait for a mark by hand.") == 2 and "– / 10" in one
+    rows = list(csv.DictReader((tmp_path / "marks.csv").open(encoding="utf-8")))
+    assert [(r["x"], r["all"], r["of"], r["open"]) for r in rows] == [
+        ("15", "15", "18", "0"), ("2", "2", "8", "10"), ("", "0", "18", "0"),
+    ]  # fmt: skip
+
+
 def test_a_report_of_what_was_graded(
     tiny_course: TinyCourse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,7 +136,7 @@ def test_a_report_of_what_was_graded(
     assert "has not handed in anything: zoe" in said
     assert "most frequent: 1 of 2 in double: AssertionError: double is wrong for a large number" in said
     graded = read_course(open_course(course.root))
-    assert (graded.total("ada"), graded.total("bob"), graded.total("zoe"), graded.full) == (4, 6, 0, 8)
+    assert [graded.total(student) for student in ("ada", "bob", "zoe")] == [PointSum(got, 8) for got in (4, 6, 0)]
     assert main(["class", "side-by-side", NAME, *words]) == 0
     assert "0 pairs to read" in capsys.readouterr().out
     assert main(["class", "side-by-side", "07", *words]) == 1

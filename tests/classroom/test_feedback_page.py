@@ -108,6 +108,27 @@ def test_the_marks_at_a_glance() -> None:
         assert f'id="{target}"' in page, target
 
 
+def test_an_answer_in_words_waits_for_its_mark() -> None:
+    notebook = graded()
+    answer = notebook.cells[-1].metadata.nbgrader
+    answer.update(score=0, open=True, by_hand=False, comment="")
+    page = page_of(notebook)
+    assert "<h1>Exercise 09: things: 7 of 12 points, 2 open</h1>" in page
+    assert rows(page)[3] == "○ why – / 2 waits for a mark by hand"
+    assert 'aria-label="waits for a mark by hand"' in page and 'id="part-why"' not in page
+    assert "1 of 3 functions has full marks. <code>why</code> waits for a mark by hand." in page
+    assert 'content="09_things 7 12"' in page
+
+
+def test_no_points_by_hand_and_no_answer_are_told_apart() -> None:
+    notebook = graded()
+    answer = notebook.cells[-1].metadata.nbgrader
+    answer.update(score=0, open=False, by_hand=True)
+    assert rows(page_of(notebook))[3] == "✗ why 0 / 2 marked by hand"
+    answer.update(by_hand=False)
+    assert rows(page_of(notebook))[3] == "○ why 0 / 2 not written yet"
+
+
 def test_the_students_own_course_reads_the_marks(tmp_path: Path) -> None:
     (tmp_path / FEEDBACK).mkdir(parents=True)
     (tmp_path / FEEDBACK / "page.html").write_text(page_of(graded()), "utf-8")

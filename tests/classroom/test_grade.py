@@ -212,7 +212,7 @@ def test_penalties_for_being_late(course: TinyCourse) -> None:
     assert (
         text_table(graded).splitlines()[3].split() == "strange 3 / 3 3 / 3 0 / 2 ? 6 / 8 graded, with remarks".split()
     )
-    assert csv_text(graded).splitlines()[3].startswith('strange,"graded, with remarks",6,8,,')
+    assert csv_text(graded).splitlines()[3].startswith('strange,"graded, with remarks",6,8,0,,')
     course.nbgrader("export")
     rows = {row["student_id"]: row for row in exported(course, "grades.csv")}
     assert (rows["strange"]["late_submission_penalty"], rows["late"]["late_submission_penalty"]) == ("", "6.0")
@@ -602,6 +602,13 @@ def test_feedback_hides_tests_and_is_harmless(course: TinyCourse) -> None:
         assert "<script>alert" not in page and "<img src=x" not in page
     page = (course.folder("a", "feedback") / f"{NAME}.html").read_text()
     assert "double is wrong for a large number" in page
+    assert "– / 2</td>" in page and "waits for a mark by hand" in page and "points, 2 open</h1>" in page
+    with Gradebook(course.gradebook_url) as gradebook:
+        gradebook.find_grade("why", NAME, NAME, "a").manual_score = 0
+        gradebook.db.commit()
+    course.nbgrader("generate_feedback", NAME, "--force", "--student=a")
+    page = (course.folder("a", "feedback") / f"{NAME}.html").read_text()
+    assert "0 / 2</td>" in page and "marked by hand" in page and " open</h1>" not in page
 
 
 def test_a_pasted_picture_reaches_the_feedback(course: TinyCourse) -> None:
@@ -677,10 +684,10 @@ def test_the_page_is_self_contained_and_escaped() -> None:
 def test_the_marks_for_a_spreadsheet() -> None:
     lines = csv_text(made_up_run()).splitlines()
     assert lines == [
-        "student,state,score,of,late_penalty,shift_visible,shift_hidden,seconds,problem,remarks",
-        "ann,graded,1,4,0.5,0,1.5,2.5,,",
-        'bob,"graded, with remarks",3.5,4,0,2,1.5,0.0,,moved: <b>x</b>',
-        "'=1+1,could not be graded,,,,,,0.0,there is no notebook,",
+        "student,state,score,of,open,late_penalty,shift_visible,shift_hidden,seconds,problem,remarks",
+        "ann,graded,1,4,0,0.5,0,1.5,2.5,,",
+        'bob,"graded, with remarks",3.5,4,0,0,2,1.5,0.0,,moved: <b>x</b>',
+        "'=1+1,could not be graded,,,,,,,0.0,there is no notebook,",
     ]
 
 
@@ -688,7 +695,8 @@ def test_the_export_has_no_score_for_what_was_not_graded(course: TinyCourse) -> 
     course.hand_in("a", RIGHT, timestamp="2026-01-02 03:04:05 UTC")
     course.hand_in("b", {**WRONG, "why": "So, =1+1"})
     course.hand_in("d", RIGHT)
-    run(course)
+    marks = run(course).marks
+    assert [student for student in marks if marks[student]["why"].is_open] == ["b"]  # d has written none: that is 0
     (course.folder("d") / f"{NAME}.ipynb").write_text("no")  # it had been graded before
     run(course)
     with Gradebook(course.gradebook_url) as gradebook:

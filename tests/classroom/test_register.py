@@ -244,7 +244,8 @@ def test_a_second_marker_sees_no_name(course: TinyCourse, tmp_path: Path, capsys
     text = (tmp_path / "second" / f"{pseudonym}.ipynb").read_text()
     assert f"I, {pseudonym} {pseudonym}, think so. Lovelaces, adagio." in text
     rows = list(csv.DictReader((tmp_path / "second" / "marks.csv").open()))
-    assert [(row["pseudonym"], row["double"], row["all"]) for row in rows] == [(pseudonym, "3 of 3", "6 of 8")]
+    shown = [[row[name] for name in ("pseudonym", "double", "why", "all")] for row in rows]
+    assert shown == [[pseudonym, "3 of 3", "– of 2", "6 of 6, 2 open"]]
     assert "is not empty" in told(course, capsys, "second-marker", NAME, str(tmp_path / "second"), status=1)
     who = list(csv.reader((course.root / "classroom" / "pseudonyms.csv").open()))
     assert [pseudonym, "ada-l", "Ada Lovelace"] in who

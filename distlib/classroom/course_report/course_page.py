@@ -19,6 +19,7 @@ from distlib.classroom.grader.check_message import Told, function_of
 from distlib.classroom.grader.class_run import ClassRun
 from distlib.classroom.grader.marks import fraction, functions, of
 from distlib.classroom.grader.mistakes import graded
+from distlib.classroom.grader.point_sum import WAITS, PointSum
 from distlib.classroom.grader.spreadsheet import spreadsheet
 from distlib.classroom.grader.tenths import tenths
 from distlib.classroom.pages import render
@@ -44,14 +45,14 @@ class _ExerciseRow:
 
 @dataclass(frozen=True)
 class _StudentRow:
-    """A student in a row; the number is that of their page."""
+    """A student in a row; the number is that of their page. A score is None where nothing was graded."""
 
     number: int
     student: str
     name: str
     team: str
-    scores: list[str]
-    total: str
+    scores: list[PointSum | None]
+    total: PointSum
     missing: list[str]
 
 
@@ -83,7 +84,7 @@ def write_course_report(course: GradedCourse, folder: Path) -> Path:
 
 def class_html(course: GradedCourse, ideas: Sequence[WrongIdea], rows: Sequence[_StudentRow]) -> str:
     """The page about the class."""
-    totals = [course.total(row.student) for row in rows]
+    totals = [row.total.got for row in rows]
     size = f"{count(len(rows), 'student')}, {count(len(course.exercises), 'exercise')}, {points(course.full)} points."
     middle = f" Half of them have {points(median(totals))} points or more." if totals else ""
     return render(
@@ -95,6 +96,8 @@ def class_html(course: GradedCourse, ideas: Sequence[WrongIdea], rows: Sequence[
         exercises=[_exercise_row(course, run) for run in course.exercises],
         columns_of_points=tenths(totals, course.full),
         full=course.full,
+        shown=_shown,
+        waits=WAITS if any(row.total.waiting for row in rows) else "",
         points_heads=[(head, "number") for head in (*(run.assignment for run in course.exercises), "all")],
         students=rows,
     )
@@ -106,23 +109,36 @@ def student_html(course: GradedCourse, row: _StudentRow) -> str:
     return render(
         "course_student.html",
         title=row.name or row.student,
-        summary=f"{row.student}{team}: {row.total} of {points(course.full)} points.",
+        summary=f"{row.student}{team}: {_in_words(row.total)}",
         missing=row.missing,
         parts=[_part(course, run, row.student) for run in course.exercises if row.student in run.records],
     )
 
 
 def marks_csv(course: GradedCourse, rows: Sequence[_StudentRow]) -> str:
-    """A row per student: scores by exercise, empty where nothing is graded."""
-    heads = ["student", "name", "team", *(run.assignment for run in course.exercises), "all", "of", "not handed in"]
-    full = points(course.full)
+    """A row per student: scores by exercise, empty where nothing is graded. What waits for a mark is not in "of"."""
+    heads = [
+        "student",
+        "name",
+        "team",
+        *(run.assignment for run in course.exercises),
+        "all",
+        "of",
+        "open",
+        "not handed in",
+    ]
     return spreadsheet(
         [heads]
-        + [
-            [r.student, r.name, r.team, *(s if s != "–" else "" for s in r.scores), r.total, full, " ".join(r.missing)]
-            for r in rows
-        ]
+        + [[r.student, r.name, r.team, *map(_got, r.scores), *_columns_of(r.total), " ".join(r.missing)] for r in rows]
     )
+
+
+def _got(score: PointSum | None) -> str:
+    return points(score.got) if score and not score.is_open else ""
+
+
+def _columns_of(total: PointSum) -> list[str]:
+    return [points(total.got), points(total.full), points(total.waiting)]
 
 
 def ideas_csv(ideas: Sequence[WrongIdea]) -> str:
@@ -151,8 +167,8 @@ def _student_rows(course: GradedCourse) -> list[_StudentRow]:
             student,
             name,
             course.teams.get(student, ""),
-            [_shown(course.score(run, student)) for run in course.exercises],
-            points(course.total(student)),
+            [course.score(run, student) for run in course.exercises],
+            course.total(student),
             course.not_handed_in(student),
         )
         for number, (student, name) in enumerate(course.names.items(), 1)
@@ -161,7 +177,8 @@ def _student_rows(course: GradedCourse) -> list[_StudentRow]:
 
 def _exercise_row(course: GradedCourse, run: ClassRun) -> _ExerciseRow:
     scores = [score for student in graded(run) if (score := course.score(run, student)) is not None]
-    middle = points(median(scores)) if scores else "–"
+    final = [score.got for score in scores if not score.waiting]
+    middle = points(median(final)) if final else "–"
     due = f"{run.due.date:%Y-%m-%d %H:%M} UTC" if run.due.date else "–"
     missing = [student for student in course.names if student not in run.records]
     return _ExerciseRow(run.assignment, len(run.records), len(scores), middle, points(full_of(run)), missing, due)
@@ -173,7 +190,7 @@ def _part(course: GradedCourse, run: ClassRun, student: str) -> _PartOfStudent:
         return _PartOfStudent(run.assignment, [], f"Could not be graded: {record.problem}")
     penalty, more = run.penalties.get(student, 0.0), run.due.extensions.get(student)
     words = [
-        f"{points(course.score(run, student) or 0.0)} of {points(full_of(run))} points.",
+        _in_words(course.score(run, student) or PointSum(full=full_of(run))),
         f"{points(penalty)} were taken off for being late." * bool(penalty),
         f"Extension: {in_words(more)}." if more else "",
     ]
@@ -182,8 +199,17 @@ def _part(course: GradedCourse, run: ClassRun, student: str) -> _PartOfStudent:
     return _PartOfStudent(run.assignment, shown, " ".join(filter(None, words)))
 
 
-def _shown(score: float | None) -> str:
-    return "–" if score is None else points(score)
+def _shown(score: PointSum | None) -> str:
+    """ "26", "–" where nothing is graded, "26, 10 open" where a mark is still to be given."""
+    if score is None:
+        return "–"
+    return points(score.got) + (f", {points(score.waiting)} open" if score.waiting else "")
+
+
+def _in_words(score: PointSum) -> str:
+    """ "26 of 40 points.", "26 of 30 points; 10 more wait for a mark by hand."."""
+    waiting = f"; {points(score.waiting)} more wait for a mark by hand" if score.waiting else ""
+    return f"{points(score.got)} of {points(score.full)} points{waiting}."
 
 
 def said_about(course: GradedCourse, page: Path) -> str:

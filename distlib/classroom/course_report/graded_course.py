@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from distlib.classroom.grader.class_run import ClassRun, graded_cells
 from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.grader.gradebook import GradebookError, MarksBook
 from distlib.classroom.grader.marks import sums
 from distlib.classroom.grader.mistakes import is_graded
+from distlib.classroom.grader.point_sum import PointSum
 from distlib.classroom.grader.student_record import Record, read_records
 from distlib.classroom.register.class_register import read_register
 from distlib.classroom.register.due_dates import due_dates
@@ -37,15 +38,17 @@ class GradedCourse:
         """What can be had in all exercises."""
         return sum(full_of(run) for run in self.exercises)
 
-    def score(self, run: ClassRun, student: str) -> float | None:
+    def score(self, run: ClassRun, student: str) -> PointSum | None:
         """A student's points in an exercise, the penalty for being late taken off; None without a graded notebook."""
         if not is_graded(run, student):
             return None
-        return max(0.0, sums(run.marks[student].values())[0] - run.penalties.get(student, 0.0))
+        found = sums(run.marks[student].values())
+        return found.less(min(found.got, run.penalties.get(student, 0.0)))
 
-    def total(self, student: str) -> float:
-        """A student's points in all exercises."""
-        return sum(self.score(run, student) or 0.0 for run in self.exercises)
+    def total(self, student: str) -> PointSum:
+        """A student's points in all exercises; full is what can be had in all of them, but for what waits."""
+        found = sum((self.score(run, student) or PointSum() for run in self.exercises), PointSum())
+        return replace(found, full=self.full - found.waiting)
 
     def not_handed_in(self, student: str) -> list[str]:
         """The exercises of which a student has handed in nothing."""
@@ -54,7 +57,8 @@ class GradedCourse:
 
 def full_of(run: ClassRun) -> float:
     """What can be had in an exercise."""
-    return next((sums(run.marks[student].values())[1] for student in run.records if is_graded(run, student)), 0.0)
+    found = (sums(run.marks[student].values()) for student in run.records if is_graded(run, student))
+    return next((each.full + each.waiting for each in found), 0.0)
 
 
 def read_course(course: Course, assignments: Sequence[str] = ()) -> GradedCourse:

@@ -19,6 +19,7 @@
     feedback       what students may see of a graded notebook
     feedback_page  the page for a student: marks, mistakes and their lines; below it the notebook (notebook_page)
     marks          sums of marks, by function
+    point_sum      a sum of points of which some wait for a mark by hand
     mistakes       what went wrong in a class, by cause; who is left behind
     refused        uploads that were not collected
     alike          answers that resemble each other

@@ -17,8 +17,9 @@ from typing import Any
 from distlib.classroom.grader.alike import Pair
 from distlib.classroom.grader.class_run import ClassRun
 from distlib.classroom.grader.gradebook import Mark
-from distlib.classroom.grader.marks import fraction, functions, late, lost, notes, of, sums
+from distlib.classroom.grader.marks import fraction, functions, late, lost, notes, of, sums, waiting
 from distlib.classroom.grader.mistakes import graded, left_behind, mistakes
+from distlib.classroom.grader.point_sum import WAITS
 from distlib.classroom.grader.student_record import Record
 from distlib.classroom.grader.tenths import Tenth, tenths
 from distlib.classroom.pages import render
@@ -32,13 +33,16 @@ class _FunctionShare:
     Attributes:
         function: its name.
         numbers: of students who got "all", "some" and "none" of the points.
-        mean, full: points.
+        mean: of those who have marks; None while nobody has.
+        full: what can be had.
+        waiting: how many wait for a mark by hand.
     """
 
     function: str
     numbers: dict[str, int]
-    mean: float
+    mean: float | None
     full: float
+    waiting: int
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ def html_page(run: ClassRun, pairs: Sequence[Pair] = ()) -> str:
         by_function=[_share(run, students, function) for function in functions(run)] if students else [],
         number_graded=len(students),
         columns_of_points=_columns(run, students),
-        full=sums(run.marks[students[0]].values())[1] if students else 0.0,
+        full=_full(run, students),
         **_marks_table(run),
         mistakes=mistakes(run.records.values()),
         need_help=_need_help(run),
@@ -81,9 +85,7 @@ def html_page(run: ClassRun, pairs: Sequence[Pair] = ()) -> str:
 def _summary(run: ClassRun) -> str:
     done = [record for record in run.records.values() if not record.problem]
     marked = [student for student in (record.student for record in done) if student in run.marks]
-    totals = [sums(run.marks[student].values()) for student in marked]
-    left = sum(got for got, _ in totals) - sum(run.penalties.get(student, 0.0) for student in marked)
-    mean = f" Mean: {left / len(totals):.1f} of {points(totals[0][1])} points." if totals else ""
+    mean = f" Mean: {_mean(run, marked):.1f} of {points(_full(run, marked))} points." if marked else ""
     seconds = sum(record.seconds for record in run.records.values())
     submissions = count(len(run.records), "submission")
     took = f" Judging them took {seconds:.0f} s, one after another." if seconds >= 1 else ""
@@ -91,18 +93,33 @@ def _summary(run: ClassRun) -> str:
 
 
 def _share(run: ClassRun, students: Sequence[str], function: str) -> _FunctionShare:
-    both = [sums(of(run.marks[student], function)) for student in students]
-    kinds = Counter("all" if got >= full else "some" if got > 0 else "none" for got, full in both)
+    found = [sums(of(run.marks[student], function)) for student in students]
+    marked = [each for each in found if not each.is_open]
+    kinds = Counter("all" if each.got >= each.full else "some" if each.got > 0 else "none" for each in marked)
     numbers = {kind: kinds[kind] for kind in ("all", "some", "none")}
-    return _FunctionShare(function, numbers, sum(got for got, _ in both) / len(both), both[0][1])
+    mean = sum(each.got for each in marked) / len(marked) if marked else None
+    full = marked[0].full if marked else found[0].waiting
+    return _FunctionShare(function, numbers, mean, full, len(found) - len(marked))
+
+
+def _mean(run: ClassRun, students: Sequence[str]) -> float:
+    """The sum of the means of all functions, each of those who have marks in it, the mean penalty taken off."""
+    penalty = sum(run.penalties.get(student, 0.0) for student in students) / len(students)
+    return sum(_share(run, students, function).mean or 0.0 for function in functions(run)) - penalty
+
+
+def _full(run: ClassRun, students: Sequence[str]) -> float:
+    """What can be had in all functions in which anybody has marks."""
+    shares = [_share(run, students, function) for function in functions(run)] if students else []
+    return sum(share.full for share in shares if share.mean is not None)
 
 
 def _columns(run: ClassRun, students: Sequence[str]) -> list[Tenth]:
     """How many students have how many points: a column for each tenth of them."""
     if not students:
         return []
-    left = [(sums(run.marks[s].values())[0] - run.penalties.get(s, 0.0)) for s in students]
-    return tenths(left, sums(run.marks[students[0]].values())[1])
+    left = [sums(run.marks[s].values()).less(run.penalties.get(s, 0.0)).got for s in students]
+    return tenths(left, _full(run, students))
 
 
 def _marks_table(run: ClassRun) -> dict[str, Any]:
@@ -110,6 +127,7 @@ def _marks_table(run: ClassRun) -> dict[str, Any]:
     names = ["student", *functions(run), *late(run), "all", "seconds", "state"]
     by_hand = any(mark.by_hand for marks in run.marks.values() for mark in marks.values())
     note = "Points, of those that can be had." + (" * includes a mark given by hand." if by_hand else "")
+    note += f" –, and open: {WAITS}." if waiting(run) else ""
     return {
         "mark_heads": list(zip(names, ["", *["number"] * (len(names) - 2), ""], strict=True)),
         "marks": [(record.student, _mark_cells(run, record)) for record in run.records.values()],
@@ -131,8 +149,8 @@ def _mark_cells(run: ClassRun, record: Record) -> list[_MarkCell]:
 
 def _mark_cell(marks: Iterable[Mark], penalty: float = 0.0) -> _MarkCell:
     marks = list(marks)
-    got, full = sums(marks)
-    return _MarkCell(fraction(marks, penalty), "number lost" if marks and got < full else "number")
+    found = sums(marks)
+    return _MarkCell(fraction(marks, penalty), "number lost" if found.got < found.full else "number")
 
 
 def _need_help(run: ClassRun) -> list[tuple[str, str]]:

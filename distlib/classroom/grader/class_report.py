@@ -76,17 +76,18 @@ def write_report(run: ClassRun, folder: Path, pairs: Sequence[Pair] = ()) -> Pat
 
 
 def csv_text(run: ClassRun) -> str:
-    """One row per student. The score is what is left after the penalty for being late.
+    """One row per student. The score is what is left after the penalty for being late; open is what waits for a mark.
 
-    That is empty where it is not known when somebody handed in, and being late costs points.
+    The penalty is empty where it is not known when somebody handed in, and being late costs points.
     """
-    rows = [["student", "state", "score", "of", LATE_PENALTY, *run.cells, "seconds", "problem", "remarks"]]
+    rows = [["student", "state", "score", "of", "open", LATE_PENALTY, *run.cells, "seconds", "problem", "remarks"]]
     for student, record in run.records.items():
         marks = {} if record.problem else run.marks.get(student, {})
-        scores = [points(marks[cell].score) if cell in marks else "" for cell in run.cells]
-        penalty, (score, most) = run.penalties.get(student, 0.0), sums(marks.values())
-        got, full = (points(score - penalty), points(most)) if marks else ("", "")
+        scores = [points(marks[cell].score) if cell in marks and not marks[cell].is_open else "" for cell in run.cells]
+        penalty = run.penalties.get(student, 0.0)
+        left = sums(marks.values()).less(penalty)
+        sum_of_points = [points(left.got), points(left.full), points(left.waiting)] if marks else ["", "", ""]
         taken = points(penalty) if marks and student not in run.without_time else ""
         words = [record.problem, " | ".join(record.remarks)]
-        rows.append([student, record.state, got, full, taken, *scores, f"{record.seconds:.1f}", *words])
+        rows.append([student, record.state, *sum_of_points, taken, *scores, f"{record.seconds:.1f}", *words])
     return spreadsheet(rows)

@@ -1,8 +1,8 @@
 """What others may see of a notebook that has run: no hidden tests, and nothing of a student's that a browser would run.
 
-The page itself is made by `feedback_page`. `SafeFeedback` is the step before it, from autograded/ to feedback/
-(nbgrader_config.py names both). What students are told instead of a hidden test is the instructor's choice, a line
-between its markers:
+The page itself is made by `feedback_page`. `GetMarks` and `SafeFeedback` are the steps before it, from autograded/ to
+feedback/ (nbgrader_config.py names all of them). What students are told instead of a hidden test is the
+instructor's choice, a line between its markers:
 
     ### BEGIN HIDDEN TESTS
     ### What this tests: other dtypes, and tensors whose memory is not contiguous.
@@ -18,8 +18,9 @@ from typing import Any
 
 from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
-from nbgrader.preprocessors import ClearHiddenTests
+from nbgrader.preprocessors import ClearHiddenTests, GetGrades
 
+from distlib.classroom.grader.gradebook import mark_of
 from distlib.classroom.grader.pictures import set_pictures
 from distlib.printable import printable_lines
 
@@ -30,6 +31,16 @@ _DESTINATION = re.compile(r"\]([(:])(?=\s*(?:<|&lt;)?\s*([^\s)>]*))")  # of a li
 _LINKS = ("http://", "https://", "mailto:", "#")
 _UNLINKED = "\u2060"  # nothing to be seen; but what stands on both sides of it is no link
 _NO_SENTENCE = "Hidden tests ran here; their text is not shown."
+
+
+class GetMarks(GetGrades):
+    """Puts scores and comments into a notebook as nbgrader does, and which marks are open or given by hand."""
+
+    def _get_score(self, cell: NotebookNode, resources: Any) -> None:
+        super()._get_score(cell, resources)
+        mark = cell.metadata.nbgrader
+        grade = self.gradebook.find_grade(mark["grade_id"], self.notebook_id, self.assignment_id, self.student_id)
+        mark["open"], mark["by_hand"] = mark_of(grade).is_open, mark_of(grade).by_hand
 
 
 class SafeFeedback(Preprocessor):

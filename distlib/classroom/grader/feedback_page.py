@@ -30,6 +30,7 @@ from nbformat import NotebookNode
 from distlib.classroom.excerpts import excerpts
 from distlib.classroom.grader.check_message import CheckMessage, function_of, parts_of
 from distlib.classroom.grader.notebook_page import COLORS, code_html, notebook_html, text_html
+from distlib.classroom.grader.point_sum import WAITS, PointSum
 from distlib.classroom.grader.transplant import NOTE
 from distlib.classroom.pages import render
 from distlib.classroom.words import all_of, count, have, points
@@ -48,6 +49,8 @@ class Test:
         got, full: points.
         message: what it says; "" if it passes.
         about: what a hidden test tests, in the instructor's words.
+        is_open: whether it waits for a mark by hand.
+        is_unanswered: whether it is an answer in words that is still as it was given out.
     """
 
     kind: str
@@ -55,6 +58,8 @@ class Test:
     full: float
     message: str = ""
     about: str = ""
+    is_open: bool = False
+    is_unanswered: bool = False
 
     @property
     def parts(self) -> CheckMessage:
@@ -83,14 +88,10 @@ class GradedPart:
     note: str = ""
 
     @property
-    def got(self) -> float:
-        """The points that the student got."""
-        return sum(test.got for test in self.tests)
-
-    @property
-    def full(self) -> float:
-        """Points that can be had."""
-        return sum(test.full for test in self.tests)
+    def sum(self) -> PointSum:
+        """The points that the student got, of those that can be had, and those that wait for a mark by hand."""
+        given = (PointSum(waiting=t.full) if t.is_open else PointSum(t.got, t.full) for t in self.tests)
+        return sum(given, PointSum())
 
     @property
     def failed(self) -> list[Test]:
@@ -100,23 +101,27 @@ class GradedPart:
     @property
     def is_written(self) -> bool:
         """Whether there is an answer to judge."""
-        return not any(_NOT_WRITTEN in " ".join(test.message.split()) for test in self.tests)
+        return not any(t.is_unanswered or _NOT_WRITTEN in " ".join(t.message.split()) for t in self.tests)
 
     @property
     def kind(self) -> str:
-        """ "good", "part" or "bad"."""
-        if self.got >= self.full:
+        """ "good", "part", "bad", or "open" while all of it waits for a mark."""
+        if self.sum.is_open:
+            return "open"
+        if self.sum.got >= self.sum.full:
             return "good"
-        return "part" if self.got > 0 else "bad"
+        return "part" if self.sum.got > 0 else "bad"
 
     @property
     def sign(self) -> str:
         """For those who don't see colors."""
-        return {"good": "✓", "part": "◐", "bad": "✗" if self.is_written else "○"}[self.kind]
+        return {"good": "✓", "part": "◐", "open": "○", "bad": "✗" if self.is_written else "○"}[self.kind]
 
     @property
     def sign_in_words(self) -> str:
         """For those who hear the page."""
+        if self.kind == "open":
+            return WAITS
         return {"✓": "full marks", "◐": "partly", "✗": "no marks", "○": "not written"}[self.sign]
 
     @property
@@ -132,7 +137,7 @@ class GradedPart:
     @property
     def has_section(self) -> bool:
         """Whether there is more to say than a row of the table does."""
-        return bool(self.comment) or (self.is_written and self.kind != "good")
+        return bool(self.comment) or (self.is_written and self.kind not in ("good", "open"))
 
     @property
     def first_sentence(self) -> str:
@@ -143,7 +148,7 @@ class GradedPart:
             sentence = self.failed[0].parts.first_sentence
             return sentence.removeprefix(f"{self.name} ").removeprefix(f"{self.name}: ")
         if not any(test.kind for test in self.tests):
-            return "marked by hand" if self.got else "marked by hand; 0 also means: not yet"
+            return WAITS if self.sum.is_open else "marked by hand"
         return "all tests pass"
 
 
@@ -212,17 +217,21 @@ def feedback_page(notebook: NotebookNode, about: dict[str, Any]) -> str:
         about: student, assignment, score, max_score and late_penalty, as nbgrader has them.
     """
     parts = parts_of_notebook(notebook)
-    full = sum(part.kind == "good" for part in parts)
-    noun = "function" if all(test.kind for part in parts for test in part.tests) else "part"
+    marked = [part for part in parts if part.kind != "open"]
+    full = sum(part.kind == "good" for part in marked)
+    noun = "function" if all(test.kind for part in marked for test in part.tests) else "part"
+    waiting = sum((part.sum for part in parts), PointSum()).waiting
     return render(
         "feedback.html",
         title=_title(notebook, str(about["assignment"])),
         about=about,
-        full_marks=_full_marks(full, len(parts), noun),
-        all_right=full == len(parts),
+        total=PointSum(about["score"], about["max_score"] - waiting, waiting),
+        full_marks=_full_marks(full, len(marked), noun),
+        waiting=[part for part in parts if part.kind == "open"],
+        all_right=full == len(marked),
         parts=parts,
         first=next((part for part in parts if part.kind != "good" and part.failed and part.is_written), None),
-        not_written=[part for part in parts if not part.is_written],
+        not_written=[part for part in parts if not part.is_written and part.cell],
         notebook=notebook,
         colors=COLORS,
         excerpts_of=lambda part: excerpts(f"{part.failed[0].message}\n{part.stops}", notebook),
@@ -257,7 +266,20 @@ def _test(cell: NotebookNode, mark: Any, name: str) -> Test:
     kind = str(mark.grade_id).removeprefix(name).strip("_")
     about = re.findall(r"^# (What this tests: .*)$", cell.source, re.MULTILINE)
     message = _error(cell) if cell.cell_type == "code" else ""
-    return Test(kind, float(mark.get("score", 0)), float(mark.get("points", 0)), message, about[0] if about else "")
+    return Test(
+        kind,
+        float(mark.get("score", 0)),
+        float(mark.get("points", 0)),
+        message,
+        about[0] if about else "",
+        bool(mark.get("open")),
+        _is_unanswered(mark),
+    )
+
+
+def _is_unanswered(mark: Any) -> bool:
+    """Whether nobody but nbgrader has given 0 for an answer in words: it does for one that is as it was given out."""
+    return bool(mark.get("solution")) and not (mark.get("score") or mark.get("open") or mark.get("by_hand", True))
 
 
 def _error(cell: NotebookNode) -> str:
@@ -275,6 +297,8 @@ def _title(notebook: NotebookNode, otherwise: str) -> str:
 
 def _full_marks(full: int, number: int, noun: str) -> str:
     """ "All 5 functions have full marks.", "1 of 5 functions has full marks.", "None of 5 functions has …"."""
+    if not number:
+        return ""
     if full == number:
         words = f"{all_of(number, noun)} {have(number)} full marks."
         return words[:1].upper() + words[1:]

@@ -43,6 +43,11 @@ class Mark:
     auto: float | None
     by_hand: bool
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it waits for a mark by hand: the tests give none, and nobody has given one."""
+        return self.auto is None and not self.by_hand
+
 
 def late_costs_points(config: Any) -> bool:
     """Whether nbgrader_config.py has a penalty for being late. config: nbgrader's configuration of the course."""
@@ -330,10 +335,12 @@ class MarksBook:
 
 def _marks_in(notebook: Any) -> dict[str, Mark]:
     """The marks of a notebook of the gradebook, by test cell."""
-    return {
-        grade.name: Mark(grade.score, grade.max_score, grade.auto_score, grade.manual_score is not None)
-        for grade in notebook.grades
-    }
+    return {grade.name: mark_of(grade) for grade in notebook.grades}
+
+
+def mark_of(grade: Any) -> Mark:
+    """The mark of one cell of the gradebook."""
+    return Mark(grade.score, grade.max_score, grade.auto_score, grade.manual_score is not None)
 
 
 def _explained(error: Exception) -> str:

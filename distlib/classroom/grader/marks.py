@@ -9,6 +9,7 @@ from distlib.classroom.grader.check_message import Told, function_of
 from distlib.classroom.grader.class_run import ClassRun
 from distlib.classroom.grader.gradebook import Mark
 from distlib.classroom.grader.handed_in_time import EXAMPLE
+from distlib.classroom.grader.point_sum import WAITS, PointSum
 from distlib.classroom.register.due_dates import in_words
 from distlib.classroom.words import count, have, joined, points, was
 
@@ -52,7 +53,7 @@ def lost(run: ClassRun, student: str, marks: Mapping[str, Mark]) -> str:
 def notes(run: ClassRun) -> list[str]:
     """What is to be known about the class as a whole: sentences."""
     told = [*_lost_by_all(run), *judged_again(run), *_older(run), *_without_time(run), *_feedback(run)]
-    return [*told, *_due(run), *(team.words for team in run.teams)]
+    return [*told, *waiting(run), *_due(run), *(team.words for team in run.teams)]
 
 
 def _due(run: ClassRun) -> list[str]:
@@ -111,15 +112,30 @@ def _feedback(run: ClassRun) -> list[str]:
     ]
 
 
-def sums(marks: Iterable[Mark]) -> tuple[float, float]:
-    """The points, and those that can be had."""
-    marks = list(marks)
-    return sum(mark.score for mark in marks), sum(mark.full for mark in marks)
+def sums(marks: Iterable[Mark]) -> PointSum:
+    """The points, those that can be had, and those that wait for a mark by hand."""
+    return sum(map(_points_of, marks), PointSum())
+
+
+def _points_of(mark: Mark) -> PointSum:
+    return PointSum(waiting=mark.full) if mark.is_open else PointSum(mark.score, mark.full)
 
 
 def fraction(marks: Iterable[Mark], penalty: float = 0.0) -> str:
-    """ "3 / 4", or "–" without marks."""
+    """ "3 / 4", or "–" without marks; see `PointSum.words`."""
     marks = list(marks)
-    got, full = sums(marks)
     star = " *" if any(mark.by_hand for mark in marks) else ""
-    return f"{points(got - penalty)} / {points(full)}{star}" if marks else "–"
+    return sums(marks).less(penalty).words(star=star) if marks else "–"
+
+
+def waiting(run: ClassRun) -> list[str]:
+    """Which functions wait for a mark by hand, and how many students': sentences."""
+    graded = [run.marks.get(record.student, {}) for record in run.records.values() if not record.problem]
+    numbers = {
+        function: sum(bool(sums(of(marks, function)).waiting) for marks in graded) for function in functions(run)
+    }
+    return [
+        f"{function} {WAITS}, of {count(number, 'student')}. Until then it counts in no sum and no mean."
+        for function, number in numbers.items()
+        if number
+    ]

@@ -67,12 +67,13 @@ def left_behind(run: ClassRun) -> dict[str, list[str]]:
     Of whoever has no marks at all, every function.
     """
     marks = {student: run.marks[student] for student in graded(run)}
-    got = {s: {f: sums(of(marks[s], f))[0] for f in functions(run)} for s in marks}
-    usual = [f for f in functions(run) if 2 * sum(each[f] > 0 for each in got.values()) > len(got)]
+    sums_of = {s: {f: sums(of(marks[s], f)) for f in functions(run)} for s in marks}
+    usual = [f for f in functions(run) if 2 * sum(each[f].got > 0 for each in sums_of.values()) > len(sums_of)]
     found: dict[str, list[str]] = defaultdict(list)
-    for student, points in got.items():
-        missed = [function for function in functions(run) if not points[function]]
-        counted = missed if len(missed) == len(points) else [function for function in usual if function in missed]
+    for student, each in sums_of.items():
+        marked = [function for function in functions(run) if not each[function].is_open]
+        missed = [function for function in marked if not each[function].got]
+        counted = missed if len(missed) == len(marked) else [function for function in usual if function in missed]
         if counted:
             found[student] = counted
     return dict(sorted(found.items(), key=lambda pair: -len(pair[1])))

@@ -22,7 +22,6 @@ from distlib.classroom.grader.gradebook import Mark
 from distlib.classroom.grader.marks import of, sums
 from distlib.classroom.grader.spreadsheet import spreadsheet
 from distlib.classroom.register.class_register import ClassRegister, change_register, classroom_of
-from distlib.classroom.words import points
 
 _PLANTS = (
     "alder birch cedar elm fern hazel holly ivy larch linden maple moss oak olive pine poplar reed sage willow".split()
@@ -104,7 +103,7 @@ def write_for_second_marker(
 
 def _by_function(marks: Mapping[str, Mark]) -> list[str]:
     each = [sums(of(marks, function)) for function in _functions(marks)]
-    return [f"{points(got)} of {points(full)}" for got, full in [*each, sums(marks.values())]]
+    return [found.words(" of ") for found in [*each, sums(marks.values())]]
 
 
 def _functions(marks: Mapping[str, Mark]) -> list[str]:
