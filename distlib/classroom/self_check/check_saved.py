@@ -38,7 +38,9 @@ def check_saved(name: str, notebook: Path | None = None, start: Path | None = No
         raise ExerciseError(f"the tests can't run on this machine: {error}. `distlib doctor` may know more") from None
     cells = {_name(cell): cell for cell in judged.notebook.cells}
     rows = [_row(function, tests, cells, judged.notebook) for function, tests in exercise.tests.items()]
-    results = Results(exercise.name, _looked_at(exercise.path), rows, [*exercise.remarks, *judged.remarks])
+    results = Results(
+        exercise.name, _looked_at(exercise.path), rows, [*exercise.remarks, *judged.remarks], exercise.by_hand
+    )
     return finished(results, exercise.path)
 
 

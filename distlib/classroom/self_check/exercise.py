@@ -23,7 +23,9 @@ from distlib.classroom.grader.definitions import Definitions, is_written, severa
 from distlib.classroom.grader.submission import CannotGrade, HandedCell, read_submission
 from distlib.classroom.grader.transplant import FROM_STUDENT, transplant
 from distlib.classroom.self_check.results import ExerciseError
+from distlib.classroom.uploads.answers import ANSWERED, read_answers
 from distlib.classroom.uploads.upload_names import full_name, lesson_alone
+from distlib.classroom.words import points
 
 if TYPE_CHECKING:
     from distlib.classroom.grader.source import Source
@@ -55,6 +57,18 @@ class Exercise:
     def remarks(self) -> list[str]:
         """For each function that is defined in several cells: which one counts when it is graded, as receipts say."""
         return [each.advice for each in self.several]
+
+    @property
+    def by_hand(self) -> list[str]:
+        """For each answer in words a sentence: that it is marked by hand, and whether it is still to be written."""
+        marks = [cell.mark for cell in self.handed] + [_mark(cell) for cell in self.notebook.cells]
+        full = {mark["grade_id"]: mark.get("points", 0) for mark in marks if mark.get("grade")}
+        names = dict.fromkeys(mark["grade_id"] for mark in marks if mark.get("grade") and mark.get("solution"))
+        return [
+            f"{answer.function}: marked by hand, {points(full[answer.function])} of {points(sum(full.values()))} points"
+            + ("." if answer.state == ANSWERED else f"; {answer.state}.")
+            for answer in read_answers(self.handed, list(names))
+        ]
 
 
 def find_exercise(name: str, path: Path | None = None, start: Path | None = None) -> Exercise:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from distlib.classroom.self_check.hints import NoHint, hint
@@ -84,6 +85,7 @@ class Results:
         looked_at: a sentence: what was run.
         rows: in the notebook's order.
         remarks: what else a student should know, such as a cell that did not come to an end.
+        by_hand: what no test looks at: sentences.
         then: where everything passes, what comes next in the course: a sentence, or "".
     """
 
@@ -91,6 +93,7 @@ class Results:
     looked_at: str
     rows: list[FunctionRow]
     remarks: list[str]
+    by_hand: Sequence[str] = ()
     then: str = ""
 
     @property
@@ -103,6 +106,7 @@ class Results:
         """What a student should know besides the rows."""
         later = any(row.hidden.state == ABSENT for row in self.rows)
         return [
+            *self.by_hand,
             *(f"Remark: {remark}" for remark in self.remarks),
             *([_HIDDEN_LATER] if later else []),
             *self._way_to_hints(),

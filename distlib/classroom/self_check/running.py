@@ -45,7 +45,7 @@ def check_exercise(name: str) -> Table:
     ran = ran_in_this_kernel()
     rows = [_row(function, tests, namespace, ran) for function, tests in exercise.tests.items()]
     remarks = [f"{each.advice} {judged(each, exercise.handed, ran)}" for each in exercise.several]
-    return Table(finished(Results(exercise.name, _LOOKED_AT, rows, remarks), exercise.path))
+    return Table(finished(Results(exercise.name, _LOOKED_AT, rows, remarks, exercise.by_hand), exercise.path))
 
 
 def judged(function: Definitions, cells: Sequence[HandedCell], ran: Sequence[str]) -> str:
