@@ -58,6 +58,14 @@ def test_no_lesson_is_listed_that_does_not_exist(document: str) -> None:
     assert numbers == [stem.partition("_")[0] for stem in LESSONS]
 
 
+def test_the_readme_calls_each_lesson_as_its_notebook_does() -> None:
+    shown = re.findall(r"^\| \[\w+ (.+?)\]\(course/(\w+)\.ipynb\)", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert [stem for _, stem in shown] == LESSONS
+    for name, stem in shown:
+        title = promise_of(read_notebook(ROOT / "course" / f"{stem}.ipynb")).short_title
+        assert name.split()[-1].lower() in title.lower(), f"{name} is {title} in its notebook"
+
+
 def test_the_first_screen_says_the_same_hours() -> None:
     text = (ROOT / "README.md").read_text()
     stated = re.search(r"(\d+) hours with all exercises; (\d+) more are optional", text)

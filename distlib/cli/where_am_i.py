@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -20,7 +21,8 @@ def show_progress() -> int:
         return 1
     if course not in (Path.cwd(), *Path.cwd().parents):
         say(f"There is no course here. This is the one in {course}:\n", sys.stderr)
-    say(progress_text(take_stock(course)))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    say(progress_text(take_stock(course), width))
     return 0
 
 

@@ -158,6 +158,23 @@ def test_functions_written_checked_handed_in_and_marked(course: Path) -> None:
     assert exercise.minutes_done == exercise.promise.minutes
     text = progress_text(read_course(course))
     assert "◐ 1 of 4 passes" in text and "7.5 of 20" in text
+    assert " 1 of 1 hand-in made; " in text and "handed in" not in text
+    assert f"made {exercise.handed_in.astimezone():%d %b}" in text  # whether it was uploaded, nobody knows here
+
+
+def test_titles_are_cut_only_where_a_row_has_no_room(course: Path) -> None:
+    own = read_course(course)
+    table = progress_text(own).split("\n\n")[0].splitlines()
+    optional = "Two trees, many nodes, optional"
+    widest = max(map(len, table))
+    assert any(optional in line for line in table) and "…" not in "".join(table)
+    assert progress_text(own, widest).splitlines()[: len(table)] == table
+    narrow = progress_text(own, widest - 4).split("\n\n")[0].splitlines()
+    assert max(map(len, narrow)) <= widest - 4 and any("Two trees, many…, optional" in line for line in narrow)
+    assert [line.split()[-1] for line in table[1:4]] == [f"{own.lessons[n].minutes / 60:.1f}" for n in range(3)]
+    assert "Two trees…, optional" in progress_text(own, 10)  # some letters of it stand there in any case
+    write_page(course, own)
+    assert optional in (course / PAGE).read_text()
 
 
 def test_a_function_that_was_emptied_again_does_not_pass(course: Path) -> None:
@@ -248,7 +265,9 @@ def test_a_check_that_passes_says_what_comes_next_and_is_kept(course: Path) -> N
     assert "✓ 4 of 4 pass" in (course / PAGE).read_text()
     hand_in_notebook(NAME, student="Ada", start=course, ran=())
     done = finished(all_pass(), course / EXERCISE)
-    assert done.then.startswith("You handed it in at ") and done.then.endswith("Next: open lesson 03, Trees and grids.")
+    assert done.then.startswith("Your last hand-in is of ") and done.then.endswith(
+        "Next: open lesson 03, Trees and grids."
+    )
 
 
 def test_a_check_that_fails_is_kept_without_a_next_step(course: Path) -> None:

@@ -90,7 +90,7 @@ def test_what_was_done_is_on_it(course: Path) -> None:
     assert "Cause a deadlock" not in words  # lesson 01 was not read
     assert "ring_all_gather (not right yet)" in words and "ring_all_reduce (not checked yet)" in words
     assert "barrier" in words and "ring_reduce_scatter" not in words  # of what is written, the code; else nothing
-    assert "Fill the grid GPipe 18.5 points 20" in words and "2 November 2030" in words
+    assert "Fill the grid GPipe 18.5 points 20 points" in words and "2 November 2030" in words
     assert "Pictures of my runs" not in words and "Points are those" not in words
 
 
@@ -168,6 +168,7 @@ def test_the_capstone_is_shown_first_and_from_its_exercise(course: Path) -> None
     with_outputs(course / LESSON, drawn(PNG))
     page = page_of(course)
     assert page.index('<figure class="capstone">') < page.index("<figure>")
+    assert "<figcaption>Lesson 19, All-reduce</figcaption>" in page  # as the notebook is called here
     assert address("image/png", PNG + b"exe") in page and address("image/png", PNG + b"les") not in page
 
 

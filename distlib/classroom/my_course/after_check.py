@@ -42,5 +42,5 @@ def _next_step(own: OwnCourse, name: str) -> str:
     then = f"then open {later.title}" if later else "then make a page of it all: distlib report"
     if exercise is None or exercise.handed_in is None:
         return f"Next: hand it in, in the last cell or with distlib hand-in {name}; {then}."
-    handed = f"You handed it in at {moment(exercise.handed_in)}; if you changed it since, hand it in again."
+    handed = f"Your last hand-in is of {moment(exercise.handed_in)}; if you changed it since, hand it in again."
     return f"{handed} Next: {then.removeprefix('then ')}."

@@ -18,13 +18,21 @@ from distlib.printable import printable
 from distlib.whole_file import write_file
 
 PAGE = f"{FOLDER}/my_course.md"
-_TITLE = 34  # letters of a title that a row has room for
-_HEADS = ("", "lesson", "ran", "exercise", "handed in", "marks", "hours")
+_LEAST_TITLE = 20  # letters of a title that are shown in any case
+_HEADS = ("", "lesson", "ran", "exercise", "hand-in", "marks", "hours")
 
 
-def progress_text(own: OwnCourse) -> str:
-    """The table, what is done in numbers, and the next step, for a terminal."""
+def progress_text(own: OwnCourse, width: int | None = None) -> str:
+    """The table, what is done in numbers, and the next step, for a terminal.
+
+    Args:
+        own: what is shown.
+        width: letters of a line of the terminal. Titles are cut if a row has no room for them; None: they never are.
+    """
     lines = aligned([_HEADS, *(_texts(lesson) for lesson in own.lessons)])
+    if width is not None and (excess := max(map(len, lines)) - width) > 0:
+        room = max(_LEAST_TITLE, max(len(_title(lesson)) for lesson in own.lessons) - excess)
+        lines = aligned([_HEADS, *(_texts(lesson, room) for lesson in own.lessons)])
     remarks = [f"Remark: {remark}" for remark in own.remarks]
     games = ["\n".join(["Games, your best:", *(f"  {game_words(play)}" for play in own.games)])] if own.games else []
     return "\n\n".join(["\n".join(lines), *games, *remarks, f"{in_numbers(own)}\nNext: {own.next_step}"])
@@ -45,12 +53,12 @@ def write_page(course: Path, own: OwnCourse) -> None:
 
 
 def in_numbers(own: OwnCourse) -> str:
-    """ "Done: 3 of 19 lessons, 9 of 80 functions; about 4.2 hours. To come: about 50 hours." """
+    """ "Done: 3 of 19 lessons, 9 of 80 functions, 2 of 17 hand-ins made; about 4.2 hours. To come: about 50 hours." """
     lessons, exercises = own.counted, [lesson.exercise for lesson in own.counted if lesson.exercise]
     functions = sum(len(each.functions) for each in exercises)
     passing = sum(len(each.names(PASSES)) for each in exercises)
     done = f"{sum(lesson.is_done for lesson in lessons)} of {count(len(lessons), 'lesson')}"
-    handed = f"{sum(each.handed_in is not None for each in exercises)} of {count(len(exercises), 'exercise')} handed in"
+    handed = f"{sum(each.handed_in is not None for each in exercises)} of {count(len(exercises), 'hand-in')} made"
     return (
         f"Done: {done}, {passing} of {count(functions, 'function')}, {handed}; about {hours(own.minutes_done)}. "
         f"To come: about {hours(own.minutes_to_come)}."
@@ -71,25 +79,26 @@ def hours(minutes: float) -> str:
     return f"{shown} hour{'' if shown == '1' else 's'}"
 
 
-def _texts(lesson: OwnLesson) -> tuple[str, ...]:
-    """The cells of a row."""
+def _texts(lesson: OwnLesson, room: int | None = None) -> tuple[str, ...]:
+    """The cells of a row, its title cut to some letters."""
     own = lesson.exercise
     return (
         lesson.number,
-        _title(lesson),
+        _title(lesson, room),
         _ran(lesson),
         _passing(own) if own else "",
-        f"{own.handed_in.astimezone():%d %b}" if own and own.handed_in else "",
+        f"made {own.handed_in.astimezone():%d %b}" if own and own.handed_in else "",
         f"{points(own.marks.got)} of {points(own.marks.full)}" if own and own.marks else "",
-        hours(lesson.minutes).partition(" ")[0] if lesson.minutes else "",
+        f"{lesson.minutes / 60:.1f}" if lesson.minutes else "",
     )
 
 
-def _title(lesson: OwnLesson) -> str:
-    """ "Two trees, many nodes, optional": cut where a row has no room for it."""
+def _title(lesson: OwnLesson, room: int | None = None) -> str:
+    """ "Two trees, many nodes, optional": cut if there is room for less."""
     title, optional = lesson.promise.short_title, ", optional" if lesson.promise.is_optional else ""
-    room = _TITLE - len(optional)
-    return f"{title if len(title) <= room else title[: room - 1].rstrip(' ,') + '…'}{optional}"
+    if room is not None and len(title) + len(optional) > room:
+        title = title[: room - len(optional) - 1].rstrip(" ,") + "…"
+    return title + optional
 
 
 def _ran(lesson: OwnLesson) -> str:
