@@ -1,31 +1,48 @@
-"""`distlib board`: for an instructor the page of the class, for a student the own plays and the name on that page."""
+"""`distlib board`: the own plays and the name on the page of the class; where there is a class, that page, too."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from distlib.classroom.board.class_board import ClassBoard, make_board
+from distlib.classroom.board.class_board import ClassBoard, has_class, make_board
 from distlib.classroom.board.own_board import own_board
-from distlib.classroom.grader.course import CourseError, course_above, open_course
+from distlib.classroom.grader.course import Course, CourseError, course_above, open_course
 from distlib.classroom.words import count
 from distlib.cli.saying import say
-from distlib.games.my_games import PlaysUnreadable, games_folder, keep_pseudonym, read_games
+from distlib.games.my_games import FILE, PlaysUnreadable, games_folder, keep_pseudonym, read_games
 from distlib.games.pseudonyms import PseudonymError, check_pseudonym
 from distlib.printable import printable
 
 
 def board(options: argparse.Namespace) -> int:
-    """Make the page, or show a student's own plays. Returns 0; 1 if something should be looked at.
+    """Show own plays, and make the page where there is a class. Returns 0; 1 if something should be looked at.
+
+    Whoever studies alone has the solutions as well; a class is where something was handed in, or students are known.
 
     options: pseudonym, leave, jobs, course; see `distlib board --help`.
     """
+    if options.leave or options.pseudonym is not None:
+        return _told(_rename, options)
     root = (options.course or course_above(Path.cwd())).resolve()
-    if (root / "solutions").is_dir() and options.pseudonym is None and not options.leave:
-        return _of_class(root, options.jobs)
     try:
-        return _of_student(options)
+        course = open_course(root) if (root / "solutions").is_dir() else None
+    except CourseError as error:
+        say(printable(str(error)), sys.stderr)
+        return 1
+    if course is None or not has_class(course):
+        return _told(_show, options)
+    mine = _told(_show, options) if (_folder(options) / FILE).exists() else 0
+    return max(mine, _of_class(course, options.jobs))
+
+
+def _told(what: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> int:
+    """Do something with the own plays. Returns 0; 1 after an error, which is printed."""
+    try:
+        what(options)
+        return 0
     except (PlaysUnreadable, PseudonymError) as error:
         say(f"{error}.", sys.stderr)
     except OSError as error:
@@ -36,26 +53,29 @@ def board(options: argparse.Namespace) -> int:
 # ── a student ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _of_student(options: argparse.Namespace) -> int:
-    folder = games_folder((options.course or Path.cwd()).resolve())
-    if options.leave or options.pseudonym is not None:
-        name = "" if options.leave else check_pseudonym(options.pseudonym)
-        folder.mkdir(exist_ok=True)
-        if said := keep_pseudonym(folder, name):
-            say(said)
-        who = f"you are {name}" if name else "you are there no longer"
-        say(f"On the board of the class {who}, as soon as your instructor has your next hand-in: distlib hand-in games")
-        return 0
-    say(own_board(read_games(folder)))
-    return 0
+def _folder(options: argparse.Namespace) -> Path:
+    return games_folder((options.course or Path.cwd()).resolve())
+
+
+def _rename(options: argparse.Namespace) -> None:
+    folder, name = _folder(options), "" if options.leave else check_pseudonym(options.pseudonym)
+    folder.mkdir(exist_ok=True)
+    if said := keep_pseudonym(folder, name):
+        say(said)
+    who = f"you are {name}" if name else "you are there no longer"
+    say(f"On the board of the class {who}, as soon as your instructor has your next hand-in: distlib hand-in games")
+
+
+def _show(options: argparse.Namespace) -> None:
+    say(own_board(read_games(_folder(options))))
 
 
 # ── a class ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _of_class(root: Path, jobs: int) -> int:
+def _of_class(course: Course, jobs: int) -> int:
     try:
-        made = make_board(open_course(root), jobs, _tell)
+        made = make_board(course, jobs, _tell)
     except CourseError as error:
         say(printable(str(error)), sys.stderr)
         return 1

@@ -137,7 +137,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "board",
-        "show your best plays of the games; in an instructor's course, make the board of the class",
+        "show your best plays of the games; where a class hands in, make its board, too",
         "board:board",
         of.add_board_arguments,
     ),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from distlib.classroom.board.class_board import ClassBoard, make_board
+from distlib.classroom.board.class_board import ClassBoard, has_class, make_board
 from distlib.classroom.board.class_plays import StudentPlays
 from distlib.classroom.board.pseudonym_owners import award
 from distlib.classroom.board.standings import standings
@@ -160,6 +160,7 @@ def test_pseudonyms_are_kept_for_the_next_board(made: tuple[Course, ClassBoard, 
 @pytest.mark.slow
 def test_a_board_without_hand_ins_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     course = new_course(tmp_path / "course")
+    (course.root / "classroom" / "students.csv").write_text("id\nada\n")
     assert main(["board", "--course", str(course.root)]) == 0
     assert "Nobody has handed in plays yet" in capsys.readouterr().out
     assert "Nobody has chosen a name" in (course.root / "classroom" / "board" / "board.html").read_text()
@@ -275,13 +276,52 @@ def test_a_student_sees_own_plays_pars_and_records(student: Path, capsys: pytest
     assert shown.count("points") > 14 and "Lay out the cluster, lesson 12_hybrid" in shown
 
 
+@pytest.mark.parametrize("folder", [".", "work", "work/lessons"])
+def test_with_the_solutions_there_who_studies_alone_sees_own_plays(
+    student: Path, folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new_course(student)
+    monkeypatch.chdir(student / folder)
+    assert main(["board"]) == 0
+    shown = capsys.readouterr().out
+    assert "You have played 1 level." in shown and "board.html" not in shown and "Nobody" not in shown
+    assert not (student / "classroom" / "board").exists()
+
+
+@pytest.mark.parametrize("sign", ["gradebook.db", "students.csv", "submitted"])
+def test_a_class_is_where_students_are_known_or_plays_are(student: Path, sign: str) -> None:
+    course = new_course(student)
+    assert not has_class(course)
+    if sign == "submitted":
+        put_games(student / "classroom" / "submitted", "ada", grid(PAR))
+    else:
+        (student / "classroom" / sign).touch()
+    assert has_class(course)
+
+
+def test_an_instructor_who_plays_sees_both(
+    student: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new_course(student)
+    (student / "classroom" / "students.csv").write_text("id\nada\n")
+    page = student / "board.html"
+    monkeypatch.setattr("distlib.cli.board.make_board", lambda *given: ClassBoard(page, 0, 0, 0, 0, {}))
+    assert main(["board"]) == 0
+    shown = capsys.readouterr().out
+    assert "You have played 1 level." in shown and "Nobody has handed in plays yet" in shown
+    (student / "work" / "my_games.json").write_text("torn")
+    assert main(["board"]) == 1
+    said = capsys.readouterr()
+    assert "is torn" in said.err and "Nobody has handed in plays yet" in said.out
+
+
 def test_leaving_and_odd_names(student: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["board", "--as", "<b>"]) == 1
     assert "a pseudonym has letters" in capsys.readouterr().err
     assert main(["board", "--as", "Owl"]) == 0 and main(["board", "--leave"]) == 0
     assert "you are there no longer" in capsys.readouterr().out
     assert main(["hand-in", "games", "--name", "Ada"]) == 0
-    assert "you appear not at all" in capsys.readouterr().out
+    assert "You are not on the board of the class" in capsys.readouterr().out
     (student / "work" / "my_games.json").write_text("torn")
     assert main(["board"]) == 1
     assert "is torn" in capsys.readouterr().err

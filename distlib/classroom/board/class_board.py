@@ -42,6 +42,13 @@ class ClassBoard:
     problems: dict[str, tuple[str, ...]]
 
 
+def has_class(course: Course) -> bool:
+    """Whether a folder of the course is that of a class: with collected plays, a list of students or a gradebook."""
+    gradebook = course.settings.db_url.removeprefix("sqlite:///")
+    files = [classroom_of(course) / "students.csv", Path(gradebook)]
+    return any(path.exists() for path in files) or "://" in gradebook or bool(read_class(course))
+
+
 def make_board(
     course: Course, jobs: int = 1, tell: Callable[[int, int], None] = lambda done, total: None
 ) -> ClassBoard:

@@ -31,15 +31,14 @@ class GamesReceipt:
 
     def __str__(self) -> str:
         digest = hashlib.sha256(self.file.read_bytes()).hexdigest()
-        name = (
-            f"as {self.pseudonym}" if self.pseudonym else "not at all: distlib board --as NAME gives you a name there"
-        )
+        alone = "You are not on the board of the class: distlib board --as NAME gives you a name there."
+        on_board = f"On the board of the class you appear as {self.pseudonym}." if self.pseudonym else alone
         return "\n".join(
             [
                 f"Made a file to upload, with your best plays of {count(len(self.plays), 'level')}:",
                 f"    {self.file}",
                 f"SHA-256   {digest}",
-                f"On the board of the class you appear {name}.",
+                on_board,
             ]
         )
 
