@@ -127,7 +127,7 @@ def _marks_table(run: ClassRun) -> dict[str, Any]:
     names = ["student", *functions(run), *late(run), "all", "seconds", "state"]
     by_hand = any(mark.by_hand for marks in run.marks.values() for mark in marks.values())
     note = "Points, of those that can be had." + (" * includes a mark given by hand." if by_hand else "")
-    note += f" –, and open: {WAITS}." if waiting(run) else ""
+    note += f" Open: {WAITS}." if waiting(run) else ""
     return {
         "mark_heads": list(zip(names, ["", *["number"] * (len(names) - 2), ""], strict=True)),
         "marks": [(record.student, _mark_cells(run, record)) for record in run.records.values()],

@@ -135,7 +135,7 @@ def waiting(run: ClassRun) -> list[str]:
         function: sum(bool(sums(of(marks, function)).waiting) for marks in graded) for function in functions(run)
     }
     return [
-        f"{function} {WAITS}, of {count(number, 'student')}. Until then it counts in no sum and no mean."
+        f"{function} {WAITS} in {count(number, 'submission')}. Until then it counts in no sum and no mean."
         for function, number in numbers.items()
         if number
     ]
