@@ -29,6 +29,8 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Making the environment in $(VENV). The first time this takes 1 to 5 minutes. A step prints nothing until it is done."
 	@echo "  a Python of its own"
 	@"$(PYTHON)" -m venv $(VENV)
+	@echo "  pip itself: older ones don't tell how much of a file has come"
+	@$(PIP) "pip>=24.1"
 	@echo "  pip: torch, JupyterLab and all that they need, the longest step"
 	@$(PIP) -e ".[lessons,grading]"
 	@touch $(READY)

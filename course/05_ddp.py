@@ -1511,7 +1511,8 @@ reference = compared["torch's"][0]
 for name, (gradient, seconds_a_step) in compared.items():
     apart = float((gradient - reference).abs().max())
     print(
-        f"{name:18} {seconds_a_step * 1e3:6.1f} ms forward and backward, largest difference {apart:.1e}"
+        f"{name:18} {seconds_a_step * 1e3:6.1f} ms forward and backward, "
+        f"largest difference {apart:.1e}"
     )
     assert apart < 1e-14
 print(f"{len(calls)} messages of our all-reduces are in the trace")

@@ -593,7 +593,8 @@ print("workers   same rate              linear rule")
 for workers in WORKERS[:-1]:
     rate = RATE * workers
     print(
-        f"{workers:7}   {percent(table[workers][RATE]):20}   {rate:4}: {percent(table[workers][rate])}"
+        f"{workers:7}   {percent(table[workers][RATE]):20}   {rate:4}: "
+        f"{percent(table[workers][rate])}"
     )
 print(guess_5.compare("16 fine, 32 broken"))
 
@@ -929,7 +930,8 @@ print("workers   steps to 95%   epochs   virtual time")
 for workers in WORKERS:
     time = format_seconds(seconds[workers])
     print(
-        f"{workers:7}   {needed[workers]:12.0f}   {needed[workers] * workers / 96:6.1f}   {time:>12}"
+        f"{workers:7}   {needed[workers]:12.0f}   "
+        f"{needed[workers] * workers / 96:6.1f}   {time:>12}"
     )
 print(guess_8.compare(needed[96]))
 

@@ -144,7 +144,7 @@ def train(
     slow_at_times: float = 1.0,
     **options: object,
 ) -> ServerLog | tuple[Spans, list[torch.Tensor]]:
-    """The first ranks serve, the others work. A worker returns when it computed, and the parameters at the end."""
+    """Servers come first. A worker returns when it computed, and what it has learnt."""
     parameters = list(make_model(0).parameters())
     shards = shard_parameters(parameters, servers)
     workers = range(servers, comm.world_size)
@@ -246,7 +246,8 @@ show_start(
 
 # %%
 guess_2 = predict(
-    "Now asynchronous, with the same slow worker. What percentage of the throughput of four equal workers is lost?",
+    "Now asynchronous, with the same slow worker. "
+    "What percentage of the throughput of four equal workers is lost?",
     unit="%",
 )
 
@@ -289,7 +290,8 @@ assert min(waited[rank] for rank in (1, 2, 3)) >= 29
 
 # %%
 guess_3 = predict(
-    "One worker is always 4 times slower. Compared with asynchronous training, what throughput does a bound of 4 give?",
+    "One worker is always 4 times slower. Compared with asynchronous training, "
+    "what throughput does a bound of 4 give?",
     choices=["nearly the same", "about two thirds", "about one third"],
 )
 
@@ -352,7 +354,8 @@ assert 0.9 < gain < 1.3 < hiccups["bound of 4"] / hiccups["synchronous"]
 
 # %%
 guess_4 = predict(
-    "With four equal workers the mean staleness is about 3: while I compute once, each of the other three pushes once. "
+    "With four equal workers the mean staleness is about 3: while I compute once, "
+    "each of the other three pushes once. "
     "Now one worker becomes 4 times slower. What happens to the mean staleness?",
     choices=["it falls", "it stays at about 3", "it rises"],
 )
@@ -400,7 +403,8 @@ histogram(
 def log_of_speeds(
     seconds: list[float], updates: int = 1500, hiccups: float = 0.0
 ) -> ServerLog:
-    """Who pushes when, asynchronously: worker i needs seconds[i] for a gradient, messages take no time.
+    """Who pushes when, asynchronously: worker i needs seconds[i] for a gradient,
+    messages take no time.
 
     hiccups: the share of the gradients, chosen at random, that take 4 times as long.
     """
@@ -599,8 +603,10 @@ for name, log in crowd_logs.items():
 
 # %%
 guess_5 = predict(
-    "The best rate of the synchronous training is about 6.4. Somebody changes to asynchronous training, "
-    "without the division by 16: each gradient moves the parameters by 6.4 times itself. What happens?",
+    "The best rate of the synchronous training is about 6.4. "
+    "Somebody changes to asynchronous training, "
+    "without the division by 16: each gradient moves the parameters by 6.4 times "
+    "itself. What happens?",
     choices=["it learns faster", "about the same", "it breaks"],
 )
 
@@ -642,7 +648,8 @@ for name, found in final.items():
 
 # %%
 guess_6 = predict(
-    "Half of the workers are four times slower, the mean staleness is the same. At which rate does it break?",
+    "Half of the workers are four times slower, the mean staleness is the same. "
+    "At which rate does it break?",
     choices=[
         "lower than with equal workers",
         "the same",
@@ -786,7 +793,8 @@ print("8 fast ones:", ", ".join(f"{mode} {x:.2f}" for mode, x in fast_alone.item
 
 # %%
 print(
-    f"{ceiling(log_of_speeds([1.0, 1.0, 3.0], 1000)):.2f}, equal: {ceiling(log_of_speeds([1.0] * 3, 1000)):.2f}"
+    f"{ceiling(log_of_speeds([1.0, 1.0, 3.0], 1000)):.2f}, equal: "
+    f"{ceiling(log_of_speeds([1.0] * 3, 1000)):.2f}"
 )
 
 # %% tags=["folded"]
@@ -803,7 +811,8 @@ for mixture in (
     same = ceiling(log_of_speeds([1.0] * len(mixture), 2000))
     print(f"{mixture}: {mixed:.2f}, equal: {same:.2f}")
     assert mixed > 0.95 * same
-# One of them is a little lower. In another order (the last row) it is much higher: exact times decide
+# One of them is a little lower. In another order (the last row) it is much higher:
+# exact times decide
 jittered = [
     virtual(4, slow).run(train, 100, bound=ASYNCHRONOUS)[0]
     for slow in ({2: 1.5, 3: 3.0}, {})
@@ -983,7 +992,8 @@ NOT_COUNTED = {
 def at_its_best(
     way: str, by_digit: bool = False
 ) -> tuple[list[tuple[float, float]], list[float], torch.Tensor]:
-    """At the best of five rates: the median loss over time, the losses at the end, and the final parameters."""
+    """At the best of five rates: the median loss over time, the losses at the end, and
+    the final parameters."""
     backups, rates = NOT_COUNTED.get(way, 0), [0.8, 1.6, 3.2, 4.8, 6.4]
     points, numbers = trial(
         logs[way], 4, rates, backups=backups, by_digit=by_digit, every=END / 15
@@ -1000,7 +1010,8 @@ for way, (_, losses, numbers) in mixed.items():
     low, middle, high = losses[0], losses[2], losses[4]
     accuracy = float(is_right(numbers).mean(dim=1).median())
     print(
-        f"{way:14}  {len(logs[way].contributions):9}   {middle:.3f} ({low:.3f} to {high:.3f})   {accuracy:13.1%}"
+        f"{way:14}  {len(logs[way].contributions):9}   {middle:.3f} ({low:.3f} to "
+        f"{high:.3f})   {accuracy:13.1%}"
     )
 print(guess_9.compare("these two, with hardly a difference"))
 curves(
@@ -1053,7 +1064,8 @@ print(
 )
 by_slow = sum(each.worker == 4 for each in logs["asynchronous"].contributions)
 print(
-    f"asynchronous: {by_slow} of {len(logs['asynchronous'].contributions)} gradients are the slow worker's"
+    f"asynchronous: {by_slow} of {len(logs['asynchronous'].contributions)} gradients "
+    "are the slow worker's"
 )
 print("1 backup, refused gradients (worker, why):", refused)
 print(guess_10.compare(shares["1 backup, sorted"]["digits 8 and 9"]))
@@ -1201,7 +1213,8 @@ assert sorted_labels.unique().tolist() == [7, 8, 9] and int(
 
 # %%
 guess_11 = predict(
-    "16 synchronous workers. Through the busiest rank of 1 server go how many times the bytes of a ring all-reduce?"
+    "16 synchronous workers. Through the busiest rank of 1 server go how many times "
+    "the bytes of a ring all-reduce?"
 )
 
 # %%
@@ -1324,7 +1337,8 @@ def places_of_steps(worker: int, steps: int, samples: int) -> torch.Tensor:
 def train_sparse(
     comm: Communicator, servers: int, steps: int, samples: int = 64
 ) -> tuple | int:
-    """A server returns its rows and its log, a worker how many bytes the formula says that it moves."""
+    """A server returns its rows and its log, a worker how many bytes the formula says
+    that it moves."""
     ranges = key_ranges(ROWS, servers)
     if comm.rank < servers:
         rows = torch.zeros(len(ranges[comm.rank]), WIDTH)
@@ -1370,7 +1384,8 @@ def whole_table(comm: Communicator, steps: int) -> None:
 
 # %%
 guess_12 = predict(
-    "2 servers, 4 workers, 64 letters per step. Pulling and pushing the whole table moves 4.3 MB per worker and step. "
+    "2 servers, 4 workers, 64 letters per step. "
+    "Pulling and pushing the whole table moves 4.3 MB per worker and step. "
     "How many times fewer bytes is that with only the touched rows?"
 )
 
@@ -1390,7 +1405,8 @@ print(f"loss after 50 steps: {loss:.2f}; at the start {math.log(27):.2f}")
 changed = [sum(log.changed) for _, log in results[:2]]
 pushed = [sum(count for _, count in log.pushed) for _, log in results[:2]]
 print(
-    f"of {sum(pushed):,} pushed rows, {sum(changed) / sum(pushed):.0%} had changed since they were pulled"
+    f"of {sum(pushed):,} pushed rows, {sum(changed) / sum(pushed):.0%} had changed "
+    "since they were pulled"
 )
 print(guess_12.compare(dense_bytes / sparse_bytes))
 

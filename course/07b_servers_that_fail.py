@@ -243,7 +243,8 @@ assert 0.1 < expected["servers: 1"] < 0.12 and expected["all-reduce"] < 0.05
 
 # %%
 def asleep(comm: Communicator, bound: float, slow: int) -> ServerLog | None:
-    """Pull, sleep and push. If nobody waits for rank 4, it does what it can until the others are done."""
+    """Pull, sleep and push. If nobody waits for rank 4, it does what it can until the
+    others are done."""
     parameters = [torch.zeros(NUMBERS)]
     shards = shard_parameters(parameters, 1)
     if comm.rank == 0:
@@ -311,7 +312,8 @@ assert (
 
 # %%
 guess_2 = predict(
-    "One of 4 equal workers dies. What does the synchronous server lose of its gradients per second?",
+    "One of 4 equal workers dies. What does the synchronous server lose of its "
+    "gradients per second?",
     choices=["nothing", "a quarter", "half", "everything"],
 )
 
@@ -449,8 +451,11 @@ for rate, death, steps in ((0.4, 0.3, 35), (0.4, 1.2, 120), (4.8, 0.3, 88)):
     still_known[rate, death] = share_right(model, EIGHT_OR_NINE)
     gradients = gradients_of([each.requires_grad_() for each in model], others)
     pull_away[rate, death] = float(torch.cat([g.flatten() for g in gradients]).norm())
-    print(f"rate {rate}, dead after {death} s, {alone:2} steps later: "
-          f"{still_known[rate, death]:.0f} %, the others' gradient {pull_away[rate, death]:.2f}")  # fmt: skip
+    print(
+        f"rate {rate}, dead after {death} s, {alone:2} steps later: "
+        f"{still_known[rate, death]:.0f} %, "
+        f"the others' gradient {pull_away[rate, death]:.2f}"
+    )
 assert still_known[0.4, 0.3] < 10 and still_known[0.4, 1.2] > 60
 assert still_known[4.8, 0.3] > 25
 assert pull_away[0.4, 0.3] > 2 * pull_away[0.4, 1.2]
@@ -607,7 +612,8 @@ print(f"at the restart {saved.samples:,} images, at the end {restarted[0].sample
 
 # %%
 guess_5 = predict(
-    "An asynchronous server with a replica, plain SGD, a large model: how many times the bytes does it send?"
+    "An asynchronous server with a replica, plain SGD, a large model: "
+    "how many times the bytes does it send?"
 )
 
 
@@ -758,7 +764,8 @@ def report(log: ServerLog) -> None:
         stale = [c.staleness for u in log.updates[-60:] for c in u.contributions]
         passed = log.updates[-1].time - log.updates[0].time
         print(
-            f"{passed:5.1f} s  {'█' * (number // 20):13} {number:3} updates, by worker {by_worker[1]:3} "
+            f"{passed:5.1f} s  {'█' * (number // 20):13} {number:3} updates, "
+            f"by worker {by_worker[1]:3} "
             f"{by_worker[2]:3} {by_worker[3]:3}, staleness {statistics.mean(stale):.1f}",
             flush=True,
         )

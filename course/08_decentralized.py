@@ -177,7 +177,8 @@ print("columns:", [round(x, 2) for x in naive.sum(dim=0).tolist()])
 
 # %%
 guess_2 = predict(
-    "With these weights all ranks agree in the end. How much of it comes from rank 0? (In the mean: 1/9, or 11 %.)",
+    "With these weights all ranks agree in the end. "
+    "How much of it comes from rank 0? (In the mean: 1/9, or 11 %.)",
     unit="%",
 )
 
@@ -254,7 +255,8 @@ assert abs(contraction(swap) - 1) < 1e-6
 
 # %%
 guess_3 = predict(
-    "A ring of 32 ranks, compared with a ring of 8: how many times as many rounds for the same precision?",
+    "A ring of 32 ranks, compared with a ring of 8: "
+    "how many times as many rounds for the same precision?",
     unit="times",
 )
 
@@ -266,7 +268,8 @@ for ranks in (8, 16, 32):
     rho["static", ranks] = contraction(static_exponential(ranks))
     rho["one-peer", ranks] = contraction(*one_peer_exponential(ranks))
     print(
-        f"{ranks:5}   {rho['ring', ranks]:.3f}   {rho['static', ranks]:18.3f}   {rho['one-peer', ranks]:35.3f}"
+        f"{ranks:5}   {rho['ring', ranks]:.3f}   {rho['static', ranks]:18.3f}   "
+        f"{rho['one-peer', ranks]:35.3f}"
     )
 times = rounds_for(metropolis_weights(ring(32)), 0.01) / rounds_for(ring_of_8, 0.01)
 print(guess_3.compare(times))
@@ -472,7 +475,8 @@ def orders(
     steps: int = STEPS,
     by: torch.Tensor = labels,
 ) -> torch.Tensor:
-    """Which images each rank sees, in order: [ranks, steps, images of a step]. `by`: the labels to sort by."""
+    """Which images each rank sees, in order: [ranks, steps, images of a step]. `by`:
+    the labels to sort by."""
     generator = torch.Generator().manual_seed(seed)
     mixed = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
     own = (mixed if data == "mixed" else by.argsort(stable=True)).chunk(ranks)
@@ -565,7 +569,8 @@ def train_stack(
 def batches(
     trainings: Sequence[Training], ranks: int, steps: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Which images each model of the stack sees, and with which labels: [models, steps, images of a step]."""
+    """Which images each model of the stack sees, and with which labels: [models, steps,
+    images of a step]."""
     now = [
         orders(t.data, ranks, t.seed, max(steps, STEPS), t.labels) for t in trainings
     ]
@@ -574,7 +579,8 @@ def batches(
 
 
 def in_turns(schedules: Sequence[Matrices]) -> list[torch.Tensor]:
-    """For each step, until all begin again, the matrices of all trainings: [trainings, ranks, ranks]."""
+    """For each step, until all begin again, the matrices of all trainings: [trainings,
+    ranks, ranks]."""
     period = math.lcm(*(len(matrices) for matrices in schedules))
     return [
         torch.stack([matrices[step % len(matrices)].float() for matrices in schedules])
@@ -623,7 +629,8 @@ def over_seeds(found: torch.Tensor) -> torch.Tensor:
 
 # %%
 guess_4 = predict(
-    "Mixed images: how many percentage points is a rank on the ring worse than with all-reduce (median, best rates)?",
+    "Mixed images: how many percentage points is a rank on the ring worse than with "
+    "all-reduce (median, best rates)?",
     unit="points",
 )
 
@@ -635,7 +642,8 @@ def results_of(
     """For each way: the median rank's share [rates, seeds], and that of the mean model."""
     results = {}
     print(
-        f"{data} images          rate   median rank   worst of all ranks, seeds   mean of the models"
+        f"{data} images          rate   median rank   worst of all ranks, "
+        "seeds   mean of the models"
     )
     for way in ways:
         gradients = "averaged" if way == "all-reduce" else "own"
@@ -655,7 +663,8 @@ def results_of(
 def best(
     of: dict[str, tuple[torch.Tensor, torch.Tensor]], way: str, which: int = 0
 ) -> float:
-    """The median of the seeds at the best rate: of the median rank (0), or of the mean model (1)."""
+    """The median of the seeds at the best rate: of the median rank (0), or of the mean
+    model (1)."""
     return float(of[way][which].median(dim=1).values.max())
 
 
@@ -851,7 +860,8 @@ for way, place, ranks in [("ring", sixteen, 16), ("one-peer exponential", world,
 
 # %%
 guess_6 = predict(
-    "Wrong labels, sorted images, ring, rate 0.05. After 600 steps the median rank has about 60 % of the test images "
+    "Wrong labels, sorted images, ring, rate 0.05. "
+    "After 600 steps the median rank has about 60 % of the test images "
     "right. How many after 2000 steps?",
     unit="%",
 )
@@ -905,8 +915,9 @@ apart_by: dict[int, torch.Tensor] = {}
 
 @torch.no_grad()
 def how_far_apart(stack: ModelStack) -> torch.Tensor:
-    """Of each training [4]: distance of a rank's model from the mean model, length of the mean model (both of all
-    parameters, as one vector), spread of the outputs over the ranks, lead of the right class in their mean."""
+    """Of each training [4]: distance of a rank's model from the mean model, length of
+    the mean model (both of all parameters, as one vector), spread of the outputs over
+    the ranks, lead of the right class in their mean."""
     own = vectors(stack, RANKS)
     distance = (own - own.mean(dim=1, keepdim=True)).norm(dim=2).mean(dim=1)
     models = len(own) * RANKS
@@ -922,7 +933,8 @@ def how_far_apart(stack: ModelStack) -> torch.Tensor:
 
 @torch.no_grad()
 def keep_lengths(stack: ModelStack, steps: int) -> None:
-    """Give the tensors of the mean model the lengths that they had at a step of `KEPT`. The ranks move along."""
+    """Give the tensors of the mean model the lengths that they had at a step of `KEPT`.
+    The ranks move along."""
     for name, begin in KEPT.items():
         if steps < begin:
             continue
@@ -1114,7 +1126,8 @@ for name, matrix, rate, wanted, slope in [
 ]:
     ends[name] = at_rest(matrix, rate, wanted, slope)
     print(
-        f"{name:31} from {ends[name].min():.3f} to {ends[name].max():.3f}, mean {ends[name].mean():.3f}"
+        f"{name:31} from {ends[name].min():.3f} to {ends[name].max():.3f}, "
+        f"mean {ends[name].mean():.3f}"
     )
 print(guess_7.compare(ends["ring, rate 0.1"].max().item()))
 
@@ -1260,8 +1273,9 @@ models.copy_(apart)
 
 # %% tags=["folded"]
 # One way to do it
-# About 25 rounds are enough for 85 %. The last is what the ring needs for 1 % of the distance: 89 rounds bring 89 %.
-# The falling rate has 92 % in the end. So most of it is the gossip, and the small rate adds the rest.
+# About 25 rounds are enough for 85 %. The last is what the ring needs for 1 % of the
+# distance: 89 rounds bring 89 %. The falling rate has 92 % in the end. So most of it is
+# the gossip, and the small rate adds the rest.
 for rounds in (0, 10, 20, 25, 30, rounds_for(RING, 0.01)):
     models.copy_(torch.linalg.matrix_power(RING, rounds).float() @ apart)
     rested = shares(long_stack)[k].median().item()
@@ -1410,7 +1424,8 @@ for seed in range(3):
 
 
 def hidden(chance: float, steps: int) -> float:
-    """The share of what hiccups cost an all-reduce that a ring hides, with messages that take no time."""
+    """The share of what hiccups cost an all-reduce that a ring hides, with messages
+    that take no time."""
     draw = torch.Generator().manual_seed(0)
     seconds = 1 + 9 * (torch.rand(steps, RANKS, generator=draw) < chance).double()
     at = torch.zeros(RANKS, dtype=torch.float64)
@@ -1444,7 +1459,8 @@ for way in ("ring", "one-peer exponential", SGD_4):
 
 # %%
 guess_10 = predict(
-    "Rank 0 is always 4 times as slow. How many times as long does a step of ring gossip take, for the fastest rank?",
+    "Rank 0 is always 4 times as slow. How many times as long does a step of ring "
+    "gossip take, for the fastest rank?",
     unit="times",
 )
 
@@ -1536,7 +1552,8 @@ for way, matrices in seldom.items():
     mean = over_seeds(shares_of_mean_model(stack)).max()
     learned[way] = float(own), float(mean)
     print(
-        f"{way:22} {crossing[way]:.1f} ms per step, median rank {own:.0%}, mean of the models {mean:.0%}"
+        f"{way:22} {crossing[way]:.1f} ms per step, median rank {own:.0%}, "
+        f"mean of the models {mean:.0%}"
     )
 
 # %% tags=["folded"]

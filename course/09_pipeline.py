@@ -631,7 +631,8 @@ assert abs(recomputed(gpipe, 3, [2, 1, 1]) - 4 / 3) < 1e-9
 
 # %%
 guess_6 = predict(
-    "Interleaved, with two stages per rank. 4 ranks, 8 microbatches: what share of the time do the ranks wait?",
+    "Interleaved, with two stages per rank. 4 ranks, 8 microbatches: "
+    "what share of the time do the ranks wait?",
     unit="%",
 )
 
@@ -1219,7 +1220,8 @@ def stages_of_rank(kind: type, rank: int) -> list[int]:
 def with_torch(
     comm: Communicator, kind: type
 ) -> tuple[Gradients, list[float], list[str]]:
-    """The gradients of this rank's stages, the losses of the microbatches, and what this rank did."""
+    """The gradients of this rank's stages, the losses of the microbatches, and what
+    this rank did."""
     numbers = stages_of_rank(kind, comm.rank)
     cut = cut_model(4 * len(numbers))
     with torch_distributed(comm):

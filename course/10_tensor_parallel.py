@@ -129,7 +129,8 @@ assert off(torch.stack(rows).sum(0) + layer.bias, y) < 1e-12
 
 # %%
 guess_1 = predict(
-    "The first bias is 1.0, and each of 4 ranks adds it before the sum. By how much is the first output off?"
+    "The first bias is 1.0, and each of 4 ranks adds it before the sum. "
+    "By how much is the first output off?"
 )
 
 # %%
@@ -267,7 +268,8 @@ BEGIN, END = (nothing, add_up), (add_up, nothing)
 
 # %%
 class Reader(nn.Module):
-    """Below, thin MLP of this rank, above. `begin` and `end`: what is sent, forward and backward."""
+    """Below, thin MLP of this rank, above. `begin` and `end`: what is sent, forward and
+    backward."""
 
     def __init__(
         self,
@@ -622,7 +624,8 @@ def mlp_in_pieces(
 
 # %%
 guess_4 = predict(
-    "16 features, 64 hidden. How many times as many bytes does a rank send with the rows first, then the columns?",
+    "16 features, 64 hidden. How many times as many bytes does a rank send with the "
+    "rows first, then the columns?",
     unit="times",
 )
 
@@ -890,7 +893,8 @@ for ranks in (1, 2, 4, 8):
 
 # %%
 guess_6 = predict(
-    "A vocabulary of 1,536 tokens, 4 ranks. Gathering the scores sends how many times as many bytes as adding up three"
+    "A vocabulary of 1,536 tokens, 4 ranks. Gathering the scores sends how many times "
+    "as many bytes as adding up three"
     " numbers per position?",
     unit="times",
 )
@@ -957,7 +961,8 @@ print("each by its own largest:", sums.log().tolist())  # put them together
 
 # %% tags=["folded"]
 # One way to do it
-# Each rank's own does, if it travels with its sum: largest + log(sum) is the log-sum-exp of the rank's own scores
+# Each rank's own does, if it travels with its sum: largest + log(sum) is the
+# log-sum-exp of the rank's own scores
 total = torch.logsumexp(largest + sums.log(), 0)
 print(total.item())
 assert off(total, torch.logsumexp(scores.flatten(), dim=0)) < 1e-3
@@ -1045,7 +1050,8 @@ def seconds_of(cluster: Cluster, sequences: int, width: int = WIDTH) -> float:
 
 # %%
 guess_7 = predict(
-    "8 sequences on the slow links: how many times as fast are eight ranks as one that has the whole model?",
+    "8 sequences on the slow links: how many times as fast are eight ranks as one that "
+    "has the whole model?",
     unit="times",
 )
 

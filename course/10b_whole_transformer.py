@@ -476,7 +476,8 @@ for sequence, formula in ((False, (4 + 12 / 8) / 16), (True, (2 + 14 / 8) / 16))
 
 # %%
 guess_3 = predict(
-    "8 query heads, 2 KV heads. From 2 ranks to 8: what happens to the bytes of KV cache on each rank?",
+    "8 query heads, 2 KV heads. From 2 ranks to 8: "
+    "what happens to the bytes of KV cache on each rank?",
     choices=["a quarter", "half", "the same", "twice as many"],
 )
 
@@ -751,7 +752,8 @@ for sizes in ((1024, 256), (2048, 128), (2048, 256), (4096, 256)):
     assert slow[sizes][1:] == ["pipeline"] * 6
 assert slow[2048, 8192][1:] == ["data"] * 6
 assert slow[8192, 2048] == ["tensor"] * 2 + ["pipeline"] * 4 + ["data"]
-# With one sequence: computing that is saved against the bytes of four all-reduces per layer, in both passes
+# With one sequence: computing that is saved against the bytes of four all-reduces per
+# layer, in both passes
 assert 16 * SPEED / LINKS["slow"].intra.bandwidth == 256_000
 alone = {sizes: fastest("slow", *sizes)[0] for sizes in ((2048, 16384), (4096, 2048))}
 assert set(alone.values()) == {"tensor"}

@@ -252,7 +252,8 @@ print(f"{len(sizes)} tensors, {sum(sizes) / 1e6:.1f} million parameters")
 
 # %%
 guess_4 = predict(
-    "Of GPT-2's 124 million parameters, 8 ranks should have 12.5 % each. The rank with the most has …",
+    "Of GPT-2's 124 million parameters, 8 ranks should have 12.5 % each. "
+    "The rank with the most has …",
     unit="percent",
 )
 
@@ -528,7 +529,8 @@ WAYS = {"True": True, "None": None, "False": False}
 
 
 def count(world: SimulatedWorld, kind: str) -> float:
-    """How many such collectives rank 0 took part in, for units. A ring sends 3 messages from each of 4 ranks."""
+    """How many such collectives rank 0 took part in, for units. A ring sends 3 messages
+    from each of 4 ranks."""
     calls = [each.site.call or "" for each in world.trace if each.src == 0]
     return sum(call.startswith(f"{kind} of unit") for call in calls) / 3
 
@@ -901,7 +903,8 @@ dist.destroy_process_group()
 
 # %%
 guess_11 = predict(
-    "fully_shard, after two steps: how many times as much has the process grown without that setting?",
+    "fully_shard, after two steps: how many times as much has the process grown "
+    "without that setting?",
     unit="times",
 )
 

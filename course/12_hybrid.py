@@ -392,7 +392,8 @@ assert ways["4 × 1 × 2"]["dp"] > ways["4 × 1 × 2"]["tp"]
 
 # %%
 guess_4 = predict(
-    "All eight ranks add up the squares of all gradients they have. The norm is how many times too large?"
+    "All eight ranks add up the squares of all gradients they have. "
+    "The norm is how many times too large?"
 )
 
 

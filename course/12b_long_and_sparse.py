@@ -150,7 +150,8 @@ assert off(backwards, whole) < 1e-6 < 1e-3 < off(twice, whole)
 
 # %%
 guess_2 = predict(
-    "Four ranks, all numbers in float64. How many times as many bytes does backward send as forward?",
+    "Four ranks, all numbers in float64. How many times as many bytes does backward "
+    "send as forward?",
     unit="times",
 )
 
@@ -827,7 +828,8 @@ assert f"{by_factor[1.0][0]:.0%}" == "44%"
 
 # %%
 guess_8 = predict(
-    "Without the auxiliary loss, the busiest of 8 experts gets what share of the tokens in the end?",
+    "Without the auxiliary loss, the busiest of 8 experts gets what share of the "
+    "tokens in the end?",
     unit="percent",
 )
 
@@ -1012,7 +1014,8 @@ with World(3) as real:
 
 # %%
 def with_context_parallel(comm: Communicator, whole: torch.Tensor) -> list[float]:
-    """How far torch's parts are from ours in zigzag order; its output from full and from local attention."""
+    """How far torch's parts are from ours in zigzag order; its output from full and
+    from local attention."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor.experimental import context_parallel
 
@@ -1034,7 +1037,8 @@ with World(4) as real:
 for rank, (parts, right, local) in enumerate(by_rank):
     print(f"rank {rank}: its part differs from ours by {parts}; error of its output")
     print(
-        f"        against full attention {right:.1f}; against attention to its own keys only {local}"
+        f"        against full attention {right:.1f}; "
+        f"against attention to its own keys only {local}"
     )
 assert all(parts == 0 and local == 0 and right > 0.1 for parts, right, local in by_rank)
 

@@ -433,7 +433,8 @@ assert network([32, 32, 10]) == [SIZE + 4 * (32 * 32 + 32)]
 
 # %%
 guess_4 = predict(
-    "Four replicas with Adam. How many bytes do its two numbers for each parameter take on all devices together?",
+    "Four replicas with Adam. How many bytes do its two numbers for each parameter "
+    "take on all devices together?",
     unit="bytes",
 )
 
@@ -527,7 +528,8 @@ assert furthest(alone, data.first) > 0.1
 def gradient_of(
     strategy: Any, to_one: Losses, count: int = BATCH, make_optimizer: Any = sgd
 ) -> Weights:
-    """What the first step subtracts, divided by the learning rate. The batch is the first `count` images."""
+    """What the first step subtracts, divided by the learning rate. The batch is the
+    first `count` images."""
     after_1 = train(strategy, to_one, count, 1, make_optimizer)
     return [(a - b) / RATE for a, b in zip(data.first, after_1, strict=True)]
 
@@ -536,7 +538,8 @@ true = gradient_of(one_device, tf.reduce_mean)
 
 # %%
 guess_5 = predict(
-    "Every replica takes the mean of its own 60 losses. What is the gradient, compared with one device?",
+    "Every replica takes the mean of its own 60 losses. What is the gradient, "
+    "compared with one device?",
     choices=["a quarter", "the same", "4 times as large", "240 times as large"],
 )
 
@@ -1184,7 +1187,8 @@ print("weights on", variable_devices(central_model.weights[0]))
 
 # %%
 guess_11 = predict(
-    f"Four replicas, the parameters ({SIZE:,} bytes) on CPU:0. How many bytes cross between devices in a step?",
+    f"Four replicas, the parameters ({SIZE:,} bytes) on CPU:0. "
+    "How many bytes cross between devices in a step?",
     unit="bytes",
 )
 

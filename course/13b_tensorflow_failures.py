@@ -148,7 +148,8 @@ assert kinds == {"", "UnknownError"}, "one of the two can't have the address"
 
 # %%
 guess_2 = predict(
-    "Worker 1 is killed and both are started again. How many batches does worker 0 do a second time?",
+    "Worker 1 is killed and both are started again. "
+    "How many batches does worker 0 do a second time?",
 )
 
 
@@ -269,7 +270,8 @@ guess_3 = predict(
 
 # %%
 def count_steps(strategy: Any, worst: int) -> tuple[Any, Any, Any]:
-    """A counter and 300 marks on the server, and a step that dies the first time that it is `worst`."""
+    """A counter and 300 marks on the server, and a step that dies the first time that
+    it is `worst`."""
     with strategy.scope():
         counter = tf.Variable(0, dtype=tf.int64)
         marks = tf.Variable(tf.zeros(300, tf.int64))
@@ -499,7 +501,8 @@ assert numbers == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]
 
 # %%
 guess_6 = predict(
-    f"The model has {SIZE:,} bytes, mirrored on four devices. About how many bytes has a checkpoint of it?",
+    f"The model has {SIZE:,} bytes, mirrored on four devices. "
+    "About how many bytes has a checkpoint of it?",
     unit="bytes",
 )
 

@@ -95,7 +95,8 @@ print(rows)
 
 # %%
 guess_1 = predict(
-    "vmap, pmap, shard_map: the same function on 4 rows. How many all-reduces has the program of vmap?",
+    "vmap, pmap, shard_map: the same function on 4 rows. "
+    "How many all-reduces has the program of vmap?",
 )
 
 # %%

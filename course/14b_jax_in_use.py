@@ -551,7 +551,8 @@ for kind in ("int32", "int64", "int8"):
     print(kind, traced - before)
 assert traced - before == 2
 
-# A number of Python has a "weak" type, which takes on that of what it meets. That of a float32 is another one
+# A number of Python has a "weak" type, which takes on that of what it meets. That of a
+# float32 is another one
 with_rate, before = jax.jit(lambda rate, *arrays: counting_step(*arrays)), traced
 for rate in (0.1, 0.2, jnp.float32(0.1), jnp.float32(0.2)):
     with_rate(rate, first, all_images[:100], all_labels[:100])

@@ -120,7 +120,8 @@ print(changed("ours"))  # and the others
 
 # %% tags=["folded"]
 # One way to do it
-# The Trainer wraps the model itself. The sampler that deals out the samples stands in the last lines
+# The Trainer wraps the model itself. The sampler that deals out the samples stands in
+# the last lines
 print(changed("lightning"), "\n")
 print(changed("ray"))
 assert "prepare_model" in changed("ray") and "prepare_data_loader" in changed("ray")

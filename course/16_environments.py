@@ -159,7 +159,8 @@ assert minutes == 30 and documented in (dist.init_process_group.__doc__ or "")
 
 # %%
 guess_1 = predict(
-    "Two machines, on each one process with RANK=0, WORLD_SIZE=1 and its own address. What do they do?",
+    "Two machines, on each one process with RANK=0, WORLD_SIZE=1 and its own address. "
+    "What do they do?",
     choices=["both hang", "one reports an error", "both train, and nobody complains"],
 )
 
@@ -644,7 +645,8 @@ assert good_steps(spoiled) == [10]
 
 # %%
 guess_4 = predict(
-    "Good checkpoints: 10, 20, 30 on rank 0; 10, 30 on rank 1; 10, 20, 40 on rank 2. From which step can all go on?",
+    "Good checkpoints: 10, 20, 30 on rank 0; 10, 30 on rank 1; 10, 20, 40 on rank 2. "
+    "From which step can all go on?",
     unit="",
 )
 
@@ -777,7 +779,8 @@ curves(
     along="steps",
     values="loss",
     title="After the loss of a rank: the same losses",
-    subtitle="48 images per step; rank 2 of 4 was killed before step 37, the last checkpoint was that of step 30",
+    subtitle="48 images per step; rank 2 of 4 was killed before step 37, "
+    "the last checkpoint was that of step 30",
 )
 
 # %% [markdown]

@@ -271,7 +271,8 @@ print(run_patient("extra_forward", program=mine).outcome)
 
 # %% tags=["folded"]
 # One way to do it
-# In earnest with model.eval() and torch.no_grad(), too: else rank 0's BatchNorm learns from the validation data
+# In earnest with model.eval() and torch.no_grad(), too: else rank 0's BatchNorm learns
+# from the validation data
 print(PATIENTS["extra_forward"].change)
 healed = run_patient("extra_forward", healed=True)
 print(healed)

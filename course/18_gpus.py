@@ -265,7 +265,8 @@ for micro in (500,):  # more values
 
 # %% tags=["folded"]
 # One way to do it
-# And what follows: where processor and card need the same time, here 2,000 µs each; the step is 75 % longer then
+# And what follows: where processor and card need the same time, here 2,000 µs each; the
+# step is 75 % longer then
 tried = {}
 for micro in (250, 500, 1000, 1500, 2000, 3000, 6000):
     without, with_it = (step_us(20e-6, micro * 1e-6, read)[1] for read in (False, True))
@@ -615,7 +616,8 @@ for ranks in (200, 300):  # more values
 
 # %% tags=["folded"]
 # One way to do it
-# And what follows: from 258 on, since 257 is nearest to 256; values with more digits go wrong much sooner
+# And what follows: from 258 on, since 257 is nearest to 256; values with more digits go
+# wrong much sooner
 for ranks in (256, 257, 258):
     nearest = torch.tensor(float(ranks)).bfloat16().item()
     print(f"{ranks} ranks: {of_equal(ranks, 1.0):.0f}, nearest {nearest:.0f}")

@@ -1,8 +1,10 @@
-"""The command `distlib`. `distlib --help` lists what it can do; its commands stand in command_table."""
+"""The command `distlib`. Alone it lists what it can do, as `distlib --help`; its commands stand in command_table."""
 
 import argparse
 
 from distlib.cli.command_table import COMMANDS
+
+NOTHING_ASKED = 2  # the status of `distlib` alone: a script that has lost its command must not go on
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -10,13 +12,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="distlib", description="The course in distributed training, from the command line."
     )
-    parsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    parsers = parser.add_subparsers(dest="command", metavar="COMMAND")
     for command in COMMANDS:
         sentence = f"{command.what[0].upper()}{command.what[1:]}."
         command.add_arguments(
             parsers.add_parser(command.name, help=command.what, description=sentence, epilog=command.more or None)
         )
     options, rest = parser.parse_known_args(arguments)
+    if not options.command:
+        if rest:
+            parser.error(f"unknown option {rest[0]}; a COMMAND comes first")
+        parser.print_help()
+        return NOTHING_ASKED
     (chosen,) = [command for command in COMMANDS if command.name == options.command]
     if rest and not chosen.passes_on:
         kind = "option" if rest[0].startswith("-") else "argument"

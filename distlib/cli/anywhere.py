@@ -31,7 +31,7 @@ else:
         from pip._vendor.packaging.requirements import Requirement
 
 COURSE = Path(__file__).parents[2]
-FRAMEWORKS = "tensorflow|jax"  # lessons 13 and 14, and nothing else, need them: 1.6 GB
+FRAMEWORKS = "tensorflow|jax"  # lessons 13 and 14, and nothing else, need them: 1.9 GB
 OF_THE_COURSE = ("jupyterlab", "nbgrader", "jupytext")  # a Jupyter that is there does without
 OF_JUPYTER = ("ipykernel", "ipywidgets", "nbclient", "nbconvert", "nbformat")  # taken as they are, if they are there
 LINES_OF_PIP = 12  # which say why it failed

@@ -1,4 +1,4 @@
-"""TensorFlow and JAX come when somebody opens their lesson. The environment begins without them: 1.8 GB less.
+"""TensorFlow and JAX come when somebody opens their lesson. The environment begins without them: 1.9 GB less.
 
     fetch("tensorflow")        in the first cell of lessons 13 and 13b
     distlib fetch jax          the same from a terminal
@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
+import select
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import IO, Any
 
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -23,11 +26,14 @@ from distlib.frameworks.optional import check_there, is_there
 from distlib.installed_packages import canonical, constraints, versions_here
 
 COURSE = "distlib-course"
-FETCHED = {"tensorflow": "TensorFlow, 1.4 GB on the disk", "jax": "JAX, 0.4 GB on the disk"}
+FETCHED = {"tensorflow": "TensorFlow, 1.5 GB on the disk", "jax": "JAX, 0.4 GB on the disk"}
 # Asks for "tensorflow" by name, which on a PC is the package for GPUs. So it comes by itself, without what it asks for.
 ALONE = {"tensorflow": ("tf-keras",)}
 OPTIONS = ("--disable-pip-version-check", "--no-input")
 TELLS_BYTES = Version("24.1")  # of pip: from here on it says how many bytes have come, and of how many
+STEPS = ("Collecting", "Downloading", "Installing")  # the first words of lines of pip's that begin one
+TICK = 1.0  # seconds: so often the bar shows the time while pip says nothing
+TIME_ALONE = "{desc}{elapsed}"  # tqdm's format for a step of which nobody knows how long it takes
 LINES_OF_PIP = 3  # of an error
 
 
@@ -79,12 +85,11 @@ def _pip(name: str, arguments: Sequence[str]) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
     )
     with process:
         try:
-            lines = _shown(process)
+            assert process.stdout
+            lines = _shown(process.stdout)
         except BaseException:  # an interrupt of the kernel, too: pip has installed nothing before its last step
             process.kill()
             raise
@@ -97,20 +102,51 @@ def _pip(name: str, arguments: Sequence[str]) -> None:
         )
 
 
-def _shown(process: subprocess.Popen[str]) -> list[str]:
-    """Draw pip's steps as a bar while it works. Returns what it has said besides."""
+def _shown(pipe: IO[bytes]) -> list[str]:
+    """Draw pip's steps while it works: a bar where it tells bytes, else the time. Returns what it has said besides."""
     from tqdm.auto import tqdm
 
     said = []
-    with tqdm(unit="B", unit_scale=True, leave=False, desc="pip") as bar:
-        for line in process.stdout or ():
+    with tqdm(unit="B", unit_scale=True, leave=False, desc="pip: ", bar_format=TIME_ALONE) as bar:
+        for line in _lines(pipe):
             words = line.split()
             if words[:1] == ["Progress"]:  # Progress 1048576 of 257000000
-                bar.n, bar.total = int(words[1]), int(words[3])
-            elif words[:1] in (["Collecting"], ["Downloading"], ["Installing"]):
-                bar.reset()
-                bar.set_description("Installing" if words[0] == "Installing" else " ".join(words[:2]), refresh=False)
+                _show_bytes(bar, int(words[1]), int(words[3]))
+            elif words and words[0] in STEPS:
+                bar.set_description(_step(words), refresh=False)
+                bar.total, bar.bar_format = None, TIME_ALONE
+                bar.reset()  # its clock, too
             elif words and not line.startswith("WARNING:"):
                 said.append(line.rstrip())
             bar.refresh()
     return said
+
+
+def _step(words: Sequence[str]) -> str:
+    """A line of pip's that begins a step, short: of a file, "Downloading jax-0.10.2"."""
+    if words[0] == "Downloading":
+        return f"{words[0]} {'-'.join(words[1].split('-')[:2])}"
+    return words[0] if words[0] == "Installing" else " ".join(words[:2])
+
+
+def _show_bytes(bar: Any, come: int, total: int) -> None:
+    """Let tqdm's bar show how much of a file has come. The first time it gets its length."""
+    if bar.total != total:
+        bar.bar_format = None
+        bar.reset(total)
+    bar.n = come
+
+
+def _lines(pipe: IO[bytes]) -> Iterator[str]:
+    """What comes through a pipe, a line at a time, and an empty one for each `TICK` in which nothing comes."""
+    begun = b""
+    while True:
+        if not select.select([pipe], [], [], TICK)[0]:
+            yield ""
+            continue
+        piece = os.read(pipe.fileno(), 1 << 16)
+        *lines, begun = (begun + piece).split(b"\n")
+        yield from (line.decode(errors="replace") for line in lines)
+        if not piece:
+            yield begun.decode(errors="replace")
+            return

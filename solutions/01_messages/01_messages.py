@@ -84,7 +84,8 @@ four = World(4)
 
 # %% solution="shift"
 def shift(comm: Communicator, tensor: torch.Tensor) -> None:
-    """Hand every rank's tensor to the next rank. Afterwards rank r's tensor holds what rank r - 1 had, in place.
+    """Hand every rank's tensor to the next rank. Afterwards rank r's tensor holds what rank
+    r - 1 had, in place.
 
     Rank 0 gets what the last rank had.
 
@@ -98,7 +99,10 @@ def shift(comm: Communicator, tensor: torch.Tensor) -> None:
     ### BEGIN SOLUTION
     if comm.world_size == 1:
         return
-    next_rank, previous_rank = (comm.rank + 1) % comm.world_size, (comm.rank - 1) % comm.world_size
+    next_rank, previous_rank = (
+        (comm.rank + 1) % comm.world_size,
+        (comm.rank - 1) % comm.world_size,
+    )
     incoming = torch.empty_like(tensor)
     comm.exchange(tensor, next_rank, incoming, previous_rank)
     tensor.copy_(incoming)
@@ -206,15 +210,17 @@ def scatter(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> torch.Te
 
     Args:
         comm: the communicator of this rank.
-        tensor: any shape and dtype, the same on every rank. Only the root's values count. Not changed.
+        tensor: any shape and dtype, the same on every rank. Only the root's values count. Not
+            changed.
         root: the rank whose tensor is cut.
 
     Returns:
-        Chunk comm.rank of torch.tensor_split(flat, comm.world_size), where flat is the root's flattened tensor: one
-        dimension, the dtype of the tensor.
+        Chunk comm.rank of torch.tensor_split(flat, comm.world_size), where flat is the root's
+        flattened tensor: one dimension, the dtype of the tensor.
 
     Cost for N ranks and a tensor of S bytes:
-        1 round; the root sends N - 1 messages, each one chunk of about S / N bytes. The others send nothing.
+        1 round; the root sends N - 1 messages, each one chunk of about S / N bytes. The others
+        send nothing.
     """
     ### BEGIN SOLUTION
     chunks = torch.tensor_split(tensor.reshape(-1), comm.world_size)
@@ -257,7 +263,8 @@ report = check_scatter(
     messages=lambda n: [n - 1] + [0] * (n - 1),
     rounds=lambda n: 1,
 )
-assert report.trace(world_size=4, length=12).bytes_sent == [36, 0, 0, 0]  # three chunks of 3 float32: 3 * 12 bytes
+# three chunks of 3 float32: 3 * 12 bytes
+assert report.trace(world_size=4, length=12).bytes_sent == [36, 0, 0, 0]
 print(report)
 
 # %% [markdown]
@@ -273,7 +280,14 @@ import torch
 from distlib.exercises.messages.checks import check_scatter
 
 star = dict(messages=lambda n: [n - 1] + [0] * (n - 1), rounds=lambda n: 1)
-report = check_scatter(scatter, world_sizes=(1, 2, 3, 4, 5, 9), lengths=(13, 3, 0), roots=(0, 2, 4), seed=21, **star)
+report = check_scatter(
+    scatter,
+    world_sizes=(1, 2, 3, 4, 5, 9),
+    lengths=(13, 3, 0),
+    roots=(0, 2, 4),
+    seed=21,
+    **star,
+)
 assert len(report) == 36
 # chunks of 3, 3, 3, 2 and 2 elements; the root, rank 0 here, sends all but its own
 assert report.trace(world_size=5, length=13).bytes_sent == [40, 0, 0, 0, 0]
@@ -290,7 +304,8 @@ report = check_scatter(
     **star,
 )
 assert len(report) == 20
-assert report.trace(world_size=3, length=20, dtype=torch.float64).bytes_sent == [0, 104, 0]  # chunks of 7, 7 and 6
+# chunks of 7, 7 and 6
+assert report.trace(world_size=3, length=20, dtype=torch.float64).bytes_sent == [0, 104, 0]
 
 scalar = dict(lengths=(1,), layouts=("scalar",), dtypes=(torch.float32, torch.bool))
 assert len(check_scatter(scatter, world_sizes=(3,), roots=(1,), seed=23, **scalar, **star)) == 2
@@ -315,7 +330,9 @@ assert len(check_scatter(scatter, world_sizes=(3,), roots=(1,), seed=23, **scala
 
 
 # %% solution="gather"
-def gather(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> list[torch.Tensor] | None:
+def gather(
+    comm: Communicator, tensor: torch.Tensor, root: int = 0
+) -> list[torch.Tensor] | None:
     """Collect the tensors of all ranks on the root.
 
     Every other rank sends its tensor to the root directly.
@@ -326,7 +343,8 @@ def gather(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> list[torc
         root: the rank that collects.
 
     Returns:
-        On the root a list: entry r is the tensor of rank r, with its shape and dtype. On every other rank None.
+        On the root a list: entry r is the tensor of rank r, with its shape and dtype. On every
+        other rank None.
 
     Cost for N ranks and a tensor of S bytes:
         1 round; every rank but the root sends 1 message of S bytes. The root sends nothing.
@@ -372,7 +390,8 @@ report = check_gather(
     messages=lambda n: [0] + [1] * (n - 1),
     rounds=lambda n: 1,
 )
-assert report.trace(world_size=4, length=6).bytes_sent == [0, 24, 24, 24]  # 6 float32 are 24 bytes
+# 6 float32 are 24 bytes
+assert report.trace(world_size=4, length=6).bytes_sent == [0, 24, 24, 24]
 print(report)
 
 # %% [markdown]
@@ -388,7 +407,9 @@ import torch
 from distlib.exercises.messages.checks import check_gather
 
 star = dict(messages=lambda n: [0] + [1] * (n - 1), rounds=lambda n: 1)
-report = check_gather(gather, world_sizes=(1, 2, 3, 4, 5, 9), lengths=(7, 1, 0), roots=(0, 2, 4), seed=31, **star)
+report = check_gather(
+    gather, world_sizes=(1, 2, 3, 4, 5, 9), lengths=(7, 1, 0), roots=(0, 2, 4), seed=31, **star
+)
 assert len(report) == 36
 assert report.trace(world_size=5, length=7).bytes_sent == [0, 28, 28, 28, 28]
 assert report.trace(world_size=5, length=7).messages_received == [4, 0, 0, 0, 0]
@@ -442,18 +463,23 @@ assert [(n - 1).bit_length() for n in (1, 2, 3, 4, 5, 8, 9, 1000)] == [0, 1, 2, 
 
 # %% solution="broadcast"
 def broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> None:
-    """Send the root's tensor to all ranks by a binomial tree. Afterwards every rank's tensor equals it, in place.
+    """Send the root's tensor to all ranks by a binomial tree. Afterwards every rank's tensor
+    equals it, in place.
 
-    A rank that has the tensor sends it on in every further step to a rank that does not have it.
+    A rank that has the tensor sends it on in every further step to a rank that does not have
+    it.
 
     Args:
         comm: the communicator of this rank.
-        tensor: any shape and dtype, the same on every rank. Overwritten on all ranks but the root.
+        tensor: any shape and dtype, the same on every rank. Overwritten on all ranks but the
+            root.
         root: the rank whose tensor is sent.
 
     Cost for N ranks and a tensor of S bytes:
-        at most ceil(log2(N)) steps; in one step a rank sends at most one message and receives at most one.
-        N - 1 messages of S bytes in all; no rank sends more than ceil(log2(N)). With one rank: no message.
+        at most ceil(log2(N)) steps; in one step a rank sends at most one message and receives
+        at most one.
+        N - 1 messages of S bytes in all; no rank sends more than ceil(log2(N)). With one rank:
+        no message.
     """
     ### BEGIN SOLUTION
     size = comm.world_size
@@ -513,13 +539,17 @@ import torch
 from distlib.exercises.messages.checks import check_broadcast
 
 tree = dict(steps=lambda n: (n - 1).bit_length())
-report = check_broadcast(broadcast, world_sizes=(1, 2, 4, 5, 6, 8, 9), lengths=(7,), roots=(0, 3, 5), seed=41, **tree)
+report = check_broadcast(
+    broadcast, world_sizes=(1, 2, 4, 5, 6, 8, 9), lengths=(7,), roots=(0, 3, 5), seed=41, **tree
+)
 assert len(report) == 15
 assert report.trace(world_size=8, length=7).messages_received == [0] + [1] * 7
 assert max(report.trace(world_size=8, length=7).messages_sent) <= 3
 assert sum(report.trace(world_size=8, length=7).bytes_sent) == 7 * 28
 
-report = check_broadcast(broadcast, world_sizes=(3,), lengths=(1, 0), roots=(0, 2), seed=42, **tree)
+report = check_broadcast(
+    broadcast, world_sizes=(3,), lengths=(1, 0), roots=(0, 2), seed=42, **tree
+)
 assert len(report) == 4
 
 report = check_broadcast(
@@ -536,7 +566,10 @@ assert len(report) == 20
 assert sum(report.trace(world_size=3, length=12, dtype=torch.float64).bytes_sent) == 2 * 96
 
 scalar = dict(lengths=(1,), layouts=("scalar",), dtypes=(torch.float32, torch.bool))
-assert len(check_broadcast(broadcast, world_sizes=(3,), roots=(1,), seed=44, **scalar, **tree)) == 2
+assert (
+    len(check_broadcast(broadcast, world_sizes=(3,), roots=(1,), seed=44, **scalar, **tree))
+    == 2
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -562,18 +595,21 @@ assert len(check_broadcast(broadcast, world_sizes=(3,), roots=(1,), seed=44, **s
 
 # %% solution="reduce"
 def reduce(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> None:
-    """Add up the tensors of all ranks on the root by a binomial tree. Afterwards the root's tensor holds the sum.
+    """Add up the tensors of all ranks on the root by a binomial tree. Afterwards the root's
+    tensor holds the sum.
 
-    Works in place. In each step half of the ranks that still take part send their sum to the other half.
+    Works in place. In each step half of the ranks that still take part send their sum to the
+    other half.
 
     Args:
         comm: the communicator of this rank.
-        tensor: any shape, any dtype of numbers, the same on every rank. The root's is overwritten; the others may end
-            with anything in theirs.
+        tensor: any shape, any dtype of numbers, the same on every rank. The root's is
+            overwritten; the others may end with anything in theirs.
         root: the rank that gets the sum.
 
     Cost for N ranks and a tensor of S bytes:
-        at most ceil(log2(N)) steps; in one step a rank sends at most one message and receives at most one.
+        at most ceil(log2(N)) steps; in one step a rank sends at most one message and receives
+        at most one.
         Every rank but the root sends 1 message of S bytes. With one rank: no message.
     """
     ### BEGIN SOLUTION
@@ -637,7 +673,9 @@ import torch
 from distlib.exercises.messages.checks import check_reduce
 
 tree = dict(messages=lambda n: [0] + [1] * (n - 1), steps=lambda n: (n - 1).bit_length())
-report = check_reduce(reduce, world_sizes=(1, 2, 4, 5, 6, 8, 9), lengths=(7,), roots=(0, 3, 5), seed=51, **tree)
+report = check_reduce(
+    reduce, world_sizes=(1, 2, 4, 5, 6, 8, 9), lengths=(7,), roots=(0, 3, 5), seed=51, **tree
+)
 assert len(report) == 15
 assert report.trace(world_size=8, length=7).messages_sent == [0] + [1] * 7
 assert max(report.trace(world_size=8, length=7).messages_received) <= 3
@@ -672,7 +710,8 @@ assert len(check_reduce(reduce, world_sizes=(3,), roots=(1,), seed=54, **scalar,
 # %%
 from sklearn.datasets import load_digits
 
-images = torch.tensor(load_digits().data[:999], dtype=torch.float64)  # whole numbers: every order of adding is exact
+# whole numbers: every order of adding is exact
+images = torch.tensor(load_digits().data[:999], dtype=torch.float64)
 
 
 def mean_image(comm: Communicator, images: torch.Tensor) -> torch.Tensor:
@@ -683,7 +722,9 @@ def mean_image(comm: Communicator, images: torch.Tensor) -> torch.Tensor:
 
 
 result = three.run(mean_image, images, timeout=20)[0]
-assert torch.equal(result, images.mean(dim=0)), "not the mean image: do scatter and reduce pass their tests?"
+assert torch.equal(result, images.mean(dim=0)), (
+    "not the mean image: do scatter and reduce pass their tests?"
+)
 print(f"rank 0 holds the mean of {len(images)} images; three.trace: {three.trace!r}")
 
 # %% [markdown]

@@ -75,9 +75,11 @@ four = World(4)
 
 # %% solution="naive_all_reduce"
 def naive_all_reduce(comm: Communicator, tensor: torch.Tensor) -> None:
-    """Add up the tensors of all ranks through rank 0. Afterwards every rank's tensor holds the sum, in place.
+    """Add up the tensors of all ranks through rank 0. Afterwards every rank's tensor holds the
+    sum, in place.
 
-    Rank 0 receives the tensor of every other rank, adds it to its own, and sends the sum to every other rank.
+    Rank 0 receives the tensor of every other rank, adds it to its own, and sends the sum to
+    every other rank.
 
     Args:
         comm: the communicator of this rank.
@@ -126,7 +128,8 @@ from distlib.exercises.all_reduce.checks import check_naive_all_reduce
 
 report = check_naive_all_reduce(naive_all_reduce, world_sizes=(1, 2, 3, 4), lengths=(12, 10))
 assert report.trace(world_size=4, length=12).messages_sent == [3, 1, 1, 1]
-assert report.trace(world_size=4, length=12).bytes_sent == [144, 48, 48, 48]  # 12 float32 are 48 bytes
+# 12 float32 are 48 bytes
+assert report.trace(world_size=4, length=12).bytes_sent == [144, 48, 48, 48]
 assert report.trace(world_size=4, length=12).rounds == 2
 print(report)
 
@@ -142,7 +145,9 @@ import torch
 
 from distlib.exercises.all_reduce.checks import check_naive_all_reduce
 
-report = check_naive_all_reduce(naive_all_reduce, world_sizes=(1, 2, 3, 4, 5, 9), lengths=(9, 1, 0), seed=21)
+report = check_naive_all_reduce(
+    naive_all_reduce, world_sizes=(1, 2, 3, 4, 5, 9), lengths=(9, 1, 0), seed=21
+)
 assert len(report) == 18
 assert report.trace(world_size=5, length=9).messages_sent == [4, 1, 1, 1, 1]
 assert report.trace(world_size=5, length=9).bytes_sent == [144, 36, 36, 36, 36]
@@ -159,7 +164,9 @@ report = check_naive_all_reduce(
 assert len(report) == 12
 assert report.trace(world_size=3, length=12, dtype=torch.int64).bytes_sent == [192, 96, 96]
 
-report = check_naive_all_reduce(naive_all_reduce, world_sizes=(1, 3), lengths=(1,), layouts=("scalar",), seed=23)
+report = check_naive_all_reduce(
+    naive_all_reduce, world_sizes=(1, 3), lengths=(1,), layouts=("scalar",), seed=23
+)
 assert len(report) == 2
 ### END HIDDEN TESTS
 
@@ -223,18 +230,20 @@ assert [len(chunk) for chunk in chunks] == [3, 3, 2, 2]
 
 # %% solution="ring_reduce_scatter"
 def ring_reduce_scatter(comm: Communicator, tensor: torch.Tensor) -> None:
-    """Add up the tensors of all ranks in a ring. Afterwards chunk `comm.rank` holds its full sum, in place.
+    """Add up the tensors of all ranks in a ring. Afterwards chunk `comm.rank` holds its full
+    sum, in place.
 
-    In each step every rank sends one chunk to one neighbor, receives one from the other neighbor, and adds it to its
-    own. The other chunks may hold anything at the end.
+    In each step every rank sends one chunk to one neighbor, receives one from the other
+    neighbor, and adds it to its own. The other chunks may hold anything at the end.
 
     Args:
         comm: the communicator of this rank.
-        tensor: any shape, any dtype of numbers, the same on every rank. Overwritten. Its chunks are
-            torch.tensor_split(flat, comm.world_size), where flat is the flattened tensor.
+        tensor: any shape, any dtype of numbers, the same on every rank. Overwritten. Its chunks
+            are torch.tensor_split(flat, comm.world_size), where flat is the flattened tensor.
 
     Cost for N ranks and a tensor of S bytes:
-        N - 1 rounds; in each round every rank sends one chunk and receives one at the same time.
+        N - 1 rounds; in each round every rank sends one chunk and receives one at the same
+        time.
         Every rank sends about (N - 1) / N * S bytes. With one rank: no message.
     """
     ### BEGIN SOLUTION
@@ -285,7 +294,8 @@ from distlib.exercises.all_reduce.checks import check_reduce_scatter
 
 report = check_reduce_scatter(ring_reduce_scatter, world_sizes=(1, 2, 3, 4), lengths=(12, 10))
 assert report.trace(world_size=4, length=12).messages_sent == [3] * 4
-assert report.trace(world_size=4, length=12).bytes_sent == [36] * 4  # three chunks of 3 float32: 3 * 12 bytes
+# three chunks of 3 float32: 3 * 12 bytes
+assert report.trace(world_size=4, length=12).bytes_sent == [36] * 4
 assert report.trace(world_size=4, length=12).rounds == 3
 print(report)
 
@@ -300,7 +310,9 @@ import torch
 
 from distlib.exercises.all_reduce.checks import check_reduce_scatter
 
-report = check_reduce_scatter(ring_reduce_scatter, world_sizes=(1, 2, 3, 4, 5, 9), lengths=(13, 3, 0), seed=31)
+report = check_reduce_scatter(
+    ring_reduce_scatter, world_sizes=(1, 2, 3, 4, 5, 9), lengths=(13, 3, 0), seed=31
+)
 assert len(report) == 18
 assert report.trace(world_size=5, length=13).messages_sent == [4] * 5
 # chunks of 3, 3, 3, 2 and 2 elements; each rank sends all but its own
@@ -318,7 +330,9 @@ report = check_reduce_scatter(
 assert len(report) == 12
 assert sum(report.trace(world_size=3, length=20, dtype=torch.float64).bytes_sent) == 2 * 160
 
-report = check_reduce_scatter(ring_reduce_scatter, world_sizes=(1, 3), lengths=(1,), layouts=("scalar",), seed=33)
+report = check_reduce_scatter(
+    ring_reduce_scatter, world_sizes=(1, 3), lengths=(1,), layouts=("scalar",), seed=33
+)
 assert len(report) == 2
 ### END HIDDEN TESTS
 
@@ -345,10 +359,12 @@ assert len(report) == 2
 
 # %% solution="ring_all_gather"
 def ring_all_gather(comm: Communicator, tensor: torch.Tensor) -> None:
-    """Hand the chunk of each rank on to all others, in a ring. Afterwards every chunk is on every rank, in place.
+    """Hand the chunk of each rank on to all others, in a ring. Afterwards every chunk is on
+    every rank, in place.
 
-    At the start only chunk `comm.rank` of the tensor holds its full sum; the others may hold anything. In each step
-    every rank sends one chunk to one neighbor, and receives one from the other neighbor, which replaces its own.
+    At the start only chunk `comm.rank` of the tensor holds its full sum; the others may hold
+    anything. In each step every rank sends one chunk to one neighbor, and receives one from the
+    other neighbor, which replaces its own.
 
     Args:
         comm: the communicator of this rank.
@@ -356,7 +372,8 @@ def ring_all_gather(comm: Communicator, tensor: torch.Tensor) -> None:
             torch.tensor_split(flat, comm.world_size), where flat is the flattened tensor.
 
     Cost for N ranks and a tensor of S bytes:
-        N - 1 rounds; in each round every rank sends one chunk and receives one at the same time.
+        N - 1 rounds; in each round every rank sends one chunk and receives one at the same
+        time.
         Every rank sends about (N - 1) / N * S bytes. With one rank: no message.
     """
     ### BEGIN SOLUTION
@@ -403,7 +420,8 @@ from distlib.exercises.all_reduce.checks import check_all_gather
 
 report = check_all_gather(ring_all_gather, world_sizes=(1, 2, 3, 4), lengths=(12, 10))
 assert report.trace(world_size=4, length=12).messages_sent == [3] * 4
-assert report.trace(world_size=4, length=12).bytes_sent == [36] * 4  # three chunks of 3 float32: 3 * 12 bytes
+# three chunks of 3 float32: 3 * 12 bytes
+assert report.trace(world_size=4, length=12).bytes_sent == [36] * 4
 assert report.trace(world_size=4, length=12).rounds == 3
 print(report)
 
@@ -418,10 +436,13 @@ import torch
 
 from distlib.exercises.all_reduce.checks import check_all_gather
 
-report = check_all_gather(ring_all_gather, world_sizes=(1, 2, 3, 4, 5, 9), lengths=(13, 3, 0), seed=41)
+report = check_all_gather(
+    ring_all_gather, world_sizes=(1, 2, 3, 4, 5, 9), lengths=(13, 3, 0), seed=41
+)
 assert len(report) == 18
 assert report.trace(world_size=5, length=13).messages_sent == [4] * 5
-assert sum(report.trace(world_size=5, length=13).bytes_sent) == 4 * 52  # every chunk is sent 4 times
+# every chunk is sent 4 times
+assert sum(report.trace(world_size=5, length=13).bytes_sent) == 4 * 52
 assert report.trace(world_size=5, length=13).rounds == 4
 
 report = check_all_gather(
@@ -435,7 +456,9 @@ report = check_all_gather(
 assert len(report) == 15
 assert sum(report.trace(world_size=3, length=20, dtype=torch.float64).bytes_sent) == 2 * 160
 
-report = check_all_gather(ring_all_gather, world_sizes=(1, 3), lengths=(1,), layouts=("scalar",), seed=43)
+report = check_all_gather(
+    ring_all_gather, world_sizes=(1, 3), lengths=(1,), layouts=("scalar",), seed=43
+)
 assert len(report) == 2
 ### END HIDDEN TESTS
 
@@ -452,23 +475,28 @@ assert len(report) == 2
 buffer = 1_000_000  # bytes
 for n in (2, 4, 8, 64):
     through_master, ring = (n - 1) * buffer, 2 * (n - 1) * buffer // n
-    print(f"{n:2} ranks: the master sends {through_master:>10,} bytes, a rank in the ring {ring:>9,}")
+    print(
+        f"{n:2} ranks: the master sends {through_master:>10,} bytes, "
+        f"a rank in the ring {ring:>9,}"
+    )
     assert ring < 2 * buffer
 
 
 # %% solution="ring_all_reduce"
 def ring_all_reduce(comm: Communicator, tensor: torch.Tensor) -> None:
-    """Add up the tensors of all ranks in a ring. Afterwards every rank's tensor holds the sum, in place.
+    """Add up the tensors of all ranks in a ring. Afterwards every rank's tensor holds the sum,
+    in place.
 
     First a reduce-scatter, then an all-gather.
 
     Args:
         comm: the communicator of this rank.
-        tensor: any shape, any dtype of numbers, the same on every rank. Overwritten. Its chunks are
-            torch.tensor_split(flat, comm.world_size), where flat is the flattened tensor.
+        tensor: any shape, any dtype of numbers, the same on every rank. Overwritten. Its chunks
+            are torch.tensor_split(flat, comm.world_size), where flat is the flattened tensor.
 
     Cost for N ranks and a tensor of S bytes:
-        2(N - 1) rounds; in each round every rank sends one chunk and receives one at the same time.
+        2(N - 1) rounds; in each round every rank sends one chunk and receives one at the same
+        time.
         Every rank sends about 2(N - 1) / N * S bytes. With one rank: no message.
     """
     ### BEGIN SOLUTION
@@ -508,10 +536,13 @@ import torch
 
 from distlib.exercises.all_reduce.checks import check_ring_all_reduce
 
-report = check_ring_all_reduce(ring_all_reduce, world_sizes=(1, 2, 3, 4, 5, 9), lengths=(13, 3, 0), seed=51)
+report = check_ring_all_reduce(
+    ring_all_reduce, world_sizes=(1, 2, 3, 4, 5, 9), lengths=(13, 3, 0), seed=51
+)
 assert len(report) == 18
 assert report.trace(world_size=5, length=13).messages_sent == [8] * 5
-assert sum(report.trace(world_size=5, length=13).bytes_sent) == 8 * 52  # every chunk is sent 8 times
+# every chunk is sent 8 times
+assert sum(report.trace(world_size=5, length=13).bytes_sent) == 8 * 52
 assert report.trace(world_size=5, length=13).rounds == 8
 
 report = check_ring_all_reduce(
@@ -525,7 +556,9 @@ report = check_ring_all_reduce(
 assert len(report) == 12
 assert sum(report.trace(world_size=3, length=20, dtype=torch.float64).bytes_sent) == 4 * 160
 
-report = check_ring_all_reduce(ring_all_reduce, world_sizes=(1, 3), lengths=(1,), layouts=("scalar",), seed=53)
+report = check_ring_all_reduce(
+    ring_all_reduce, world_sizes=(1, 3), lengths=(1,), layouts=("scalar",), seed=53
+)
 assert len(report) == 2
 ### END HIDDEN TESTS
 
@@ -546,13 +579,16 @@ images = torch.tensor(pixels, dtype=torch.float32) / 16
 labels = torch.tensor(classes)
 training, testing = slice(0, 1600), slice(1600, None)
 print(f"{len(labels[training])} images to train on, {len(labels[testing])} to test with")
-assert len(labels[training]) % 4 == 0  # the four quarters are equally large, so the average of averages is the average
+# the four quarters are equally large, so the average of averages is the average
+assert len(labels[training]) % 4 == 0
 
 
 # %%
 def make_model() -> torch.nn.Module:
     torch.manual_seed(0)  # the same weights on every rank
-    return torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
+    return torch.nn.Sequential(
+        torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10)
+    )
 
 
 def take_step(model: torch.nn.Module, learning_rate: float = 0.5) -> None:
@@ -562,8 +598,11 @@ def take_step(model: torch.nn.Module, learning_rate: float = 0.5) -> None:
             parameter.grad = None
 
 
-def train_on_ranks(comm: Communicator, images: torch.Tensor, labels: torch.Tensor, steps: int) -> list[torch.Tensor]:
-    """Runs on every rank: its own quarter of the images, gradients averaged by your ring. Returns the parameters."""
+def train_on_ranks(
+    comm: Communicator, images: torch.Tensor, labels: torch.Tensor, steps: int
+) -> list[torch.Tensor]:
+    """Runs on every rank: its own quarter of the images, gradients averaged by your ring.
+    Returns the parameters."""
     model = make_model()
     mine = slice(comm.rank, None, comm.world_size)
     for _ in range(steps):
@@ -606,8 +645,14 @@ difference = max(
     for parameters in by_rank
     for value, wanted in zip(parameters, alone, strict=True)
 )
-print(f"largest parameter {largest:.2f}, largest difference to training in one process {difference:.1e}")
-print(f"accuracy on the test images: four ranks {accuracy(by_rank[0]):.1%}, one process {accuracy(alone):.1%}")
+print(
+    f"largest parameter {largest:.2f}, largest difference to training in one process "
+    f"{difference:.1e}"
+)
+print(
+    f"accuracy on the test images: four ranks {accuracy(by_rank[0]):.1%}, "
+    f"one process {accuracy(alone):.1%}"
+)
 
 assert largest < 10
 assert difference < 1e-4, "the two models differ: does your ring pass its tests?"

@@ -63,7 +63,9 @@ from collections.abc import Sequence
 import torch
 
 from distlib import Cluster, Communicator, Link, SimulatedWorld, World
-from distlib.collectives import ring_all_gather, ring_reduce_scatter  # the two halves of the ring, from exercise 02
+
+# the two halves of the ring, from exercise 02
+from distlib.collectives import ring_all_gather, ring_reduce_scatter
 from distlib.draw import timeline
 
 four = World(4)  # four ranks to try things on
@@ -93,9 +95,11 @@ four = World(4)  # four ranks to try things on
 
 # %% solution="tree_all_reduce"
 def tree_all_reduce(comm: Communicator, tensor: torch.Tensor) -> None:
-    """Add up the tensors of all ranks by a binomial tree. Afterwards every rank's tensor holds the sum, in place.
+    """Add up the tensors of all ranks by a binomial tree. Afterwards every rank's tensor holds
+    the sum, in place.
 
-    Up: a rank receives from all ranks below it, adds, and sends its sum to the rank above it. Rank 0 is at the top.
+    Up: a rank receives from all ranks below it, adds, and sends its sum to the rank above it.
+    Rank 0 is at the top.
     Down: rank 0 sends the sum to the ranks below it, and these pass it on.
 
     Args:
@@ -104,7 +108,8 @@ def tree_all_reduce(comm: Communicator, tensor: torch.Tensor) -> None:
 
     Cost for N ranks and a tensor of S bytes:
         2 ceil(log2(N)) steps, if a rank takes part in one message per step.
-        2 (N - 1) messages of S bytes in all: every rank but rank 0 sends 1 up and receives 1 on the way down.
+        2 (N - 1) messages of S bytes in all: every rank but rank 0 sends 1 up and receives 1 on
+        the way down.
         With one rank: no message.
     """
     ### BEGIN SOLUTION
@@ -153,7 +158,8 @@ report = check_tree_all_reduce(
     world_sizes=(1, 2, 3, 4, 5),
     lengths=(6,),
 )
-assert sum(report.trace(world_size=5, length=6).bytes_sent) == 8 * 24  # 8 messages of 6 float32, which are 24 bytes
+# 8 messages of 6 float32, which are 24 bytes
+assert sum(report.trace(world_size=5, length=6).bytes_sent) == 8 * 24
 print(report)
 
 # %% [markdown]
@@ -168,7 +174,9 @@ import torch
 
 from distlib.exercises.trees_and_grids.checks import check_tree_all_reduce
 
-report = check_tree_all_reduce(tree_all_reduce, world_sizes=(1, 2, 4, 6, 8, 9), lengths=(7, 1, 0), seed=11)
+report = check_tree_all_reduce(
+    tree_all_reduce, world_sizes=(1, 2, 4, 6, 8, 9), lengths=(7, 1, 0), seed=11
+)
 assert len(report) == 18
 assert sum(report.trace(world_size=8, length=7).messages_sent) == 14
 assert sum(report.trace(world_size=8, length=7).bytes_sent) == 14 * 28
@@ -186,7 +194,14 @@ report = check_tree_all_reduce(
 assert len(report) == 16
 assert sum(report.trace(world_size=3, length=12, dtype=torch.float64).bytes_sent) == 4 * 96
 
-assert len(check_tree_all_reduce(tree_all_reduce, world_sizes=(1, 5), lengths=(1,), layouts=("scalar",), seed=13)) == 2
+assert (
+    len(
+        check_tree_all_reduce(
+            tree_all_reduce, world_sizes=(1, 5), lengths=(1,), layouts=("scalar",), seed=13
+        )
+    )
+    == 2
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -230,7 +245,10 @@ assert len(check_tree_all_reduce(tree_all_reduce, world_sizes=(1, 5), lengths=(1
 
 # %%
 for distance in (2, 1):
-    print(f"distance {distance}: " + ", ".join(f"rank {rank} with {rank ^ distance}" for rank in range(4)))
+    print(
+        f"distance {distance}: "
+        + ", ".join(f"rank {rank} with {rank ^ distance}" for rank in range(4))
+    )
 lower, upper = torch.tensor_split(torch.arange(7), 2)
 print(lower.tolist(), upper.tolist())
 assert [rank ^ 2 for rank in range(4)] == [2, 3, 0, 1]
@@ -239,20 +257,24 @@ assert (len(lower), len(upper)) == (4, 3)
 
 # %% solution="halving_doubling_all_reduce"
 def halving_doubling_all_reduce(comm: Communicator, tensor: torch.Tensor) -> None:
-    """Add up the tensors of all ranks by halving and doubling. Afterwards every rank's tensor holds the sum, in place.
+    """Add up the tensors of all ranks by halving and doubling. Afterwards every rank's tensor
+    holds the sum, in place.
 
-    With N ranks, P is the largest power of two up to N. Each rank r >= P first sends its tensor to rank r - P, and
-    at the end receives the sum from there. The first P ranks exchange with one partner in each step: a half, a quarter,
-    an eighth and so on of the tensor, each time adding what they receive; then the same sizes back.
+    With N ranks, P is the largest power of two up to N. Each rank r >= P first sends its tensor
+    to rank r - P, and at the end receives the sum from there. The first P ranks exchange with
+    one partner in each step: a half, a quarter, an eighth and so on of the tensor, each time
+    adding what they receive; then the same sizes back.
 
     Args:
         comm: the communicator of this rank.
         tensor: any shape and dtype, the same on every rank. Overwritten.
 
     Cost for N ranks and a tensor of S bytes:
-        a power of two: 2 log2(N) rounds; in each every rank sends 1 message, about 2 (N - 1) / N * S bytes in all.
-        else: 2 log2(P) + 2 rounds. A rank r >= P sends 1 message, of S bytes. The first P ranks send 2 log2(P), and
-        about 2 (P - 1) / P * S bytes; each one that serves a rank r >= P sends 1 more, of S bytes.
+        a power of two: 2 log2(N) rounds; in each every rank sends 1 message, about
+        2 (N - 1) / N * S bytes in all.
+        else: 2 log2(P) + 2 rounds. A rank r >= P sends 1 message, of S bytes. The first P ranks
+        send 2 log2(P), and about 2 (P - 1) / P * S bytes; each one that serves a rank r >= P
+        sends 1 more, of S bytes.
         With one rank: no message.
     """
     ### BEGIN SOLUTION
@@ -315,8 +337,10 @@ report = check_halving_doubling_all_reduce(
     lengths=(8, 10),
 )
 assert report.trace(world_size=4, length=8).bytes_sent == [48] * 4  # 2 * 3/4 of 32 bytes
-assert report.trace(world_size=5, length=8).messages_sent == [5, 4, 4, 4, 1]  # ranks 0 and 4 send a whole tensor, too
-assert report.trace(world_size=5, length=8).rounds == 6  # one before, 2 of halving, 2 of doubling, one at the end
+# ranks 0 and 4 send a whole tensor, too
+assert report.trace(world_size=5, length=8).messages_sent == [5, 4, 4, 4, 1]
+# one before, 2 of halving, 2 of doubling, one at the end
+assert report.trace(world_size=5, length=8).rounds == 6
 print(report)
 
 # %% [markdown]
@@ -332,7 +356,10 @@ import torch
 from distlib.exercises.trees_and_grids.checks import check_halving_doubling_all_reduce
 
 report = check_halving_doubling_all_reduce(
-    halving_doubling_all_reduce, world_sizes=(1, 2, 4, 8, 3, 5, 6, 11), lengths=(16, 13, 3, 0), seed=21
+    halving_doubling_all_reduce,
+    world_sizes=(1, 2, 4, 8, 3, 5, 6, 11),
+    lengths=(16, 13, 3, 0),
+    seed=21,
 )
 assert len(report) == 32
 assert sum(report.trace(world_size=8, length=13).bytes_sent) == 14 * 52
@@ -394,7 +421,8 @@ assert len(report) == 2
 # %%
 def show_split(comm: Communicator) -> str:
     parity = comm.split(comm.rank % 2)
-    return f"rank {comm.rank} is rank {parity.rank} of {parity.world_size} among those with the same last bit"
+    place = f"rank {parity.rank} of {parity.world_size}"
+    return f"rank {comm.rank} is {place} among those with the same last bit"
 
 
 print("\n".join(four.run(show_split, timeout=5)))
@@ -402,21 +430,23 @@ print("\n".join(four.run(show_split, timeout=5)))
 
 # %% solution="grid_all_reduce"
 def grid_all_reduce(comm: Communicator, tensor: torch.Tensor, columns: int) -> None:
-    """Add up the tensors of all ranks on a grid. Afterwards every rank's tensor holds the sum, in place.
+    """Add up the tensors of all ranks on a grid. Afterwards every rank's tensor holds the sum,
+    in place.
 
-    Rank r is in row r // columns and column r % columns. First a reduce-scatter along the rows, then an all-reduce of
-    one chunk along the columns, then an all-gather along the rows.
+    Rank r is in row r // columns and column r % columns. First a reduce-scatter along the rows,
+    then an all-reduce of one chunk along the columns, then an all-gather along the rows.
 
     Args:
         comm: the communicator of this rank.
         tensor: any shape and dtype, the same on every rank. Overwritten. Its chunks are
-            torch.tensor_split(flat, columns), where flat is the flattened tensor. Along a column, the pieces of a chunk
-            are torch.tensor_split(chunk, rows).
+            torch.tensor_split(flat, columns), where flat is the flattened tensor. Along a
+            column, the pieces of a chunk are torch.tensor_split(chunk, rows).
         columns: how many ranks are in a row. Divides the number of ranks.
 
     Cost for R rows, C columns, N = R * C ranks and a tensor of S bytes:
-        2 (C - 1) + 2 (R - 1) rounds. Every rank sends 2 (C - 1) messages of about S / C bytes along its row, and
-        2 (R - 1) messages of about S / N bytes along its column: about 2 (N - 1) / N * S bytes in all, as in a ring.
+        2 (C - 1) + 2 (R - 1) rounds. Every rank sends 2 (C - 1) messages of about S / C bytes
+        along its row, and 2 (R - 1) messages of about S / N bytes along its column: about
+        2 (N - 1) / N * S bytes in all, as in a ring.
         With one rank: no message.
     """
     ### BEGIN SOLUTION
@@ -459,7 +489,8 @@ report = check_grid_all_reduce(
     lengths=(12, 13),
 )
 assert report.trace(world_size=6, length=12).bytes_sent == [80] * 6  # 2 * 5/6 of 48 bytes
-assert report.trace(world_size=6, length=12).messages_sent == [6] * 6  # 4 along its row, 2 along its column
+# 4 along its row, 2 along its column
+assert report.trace(world_size=6, length=12).messages_sent == [6] * 6
 print(report)
 
 # %% [markdown]
@@ -475,7 +506,10 @@ import torch
 from distlib.exercises.trees_and_grids.checks import check_grid_all_reduce
 
 report = check_grid_all_reduce(
-    grid_all_reduce, grids=((1, 1), (1, 3), (3, 1), (3, 2), (2, 4), (4, 2), (3, 4)), lengths=(24, 17, 3, 0), seed=31
+    grid_all_reduce,
+    grids=((1, 1), (1, 3), (3, 1), (3, 2), (2, 4), (4, 2), (3, 4)),
+    lengths=(24, 17, 3, 0),
+    seed=31,
 )
 assert len(report) == 28
 assert report.trace(world_size=8, length=17, columns=4).rounds == 8
@@ -494,7 +528,14 @@ report = check_grid_all_reduce(
 assert len(report) == 16
 assert report.trace(world_size=4, length=20, dtype=torch.float64).bytes_sent == [240] * 4
 
-assert len(check_grid_all_reduce(grid_all_reduce, grids=((2, 2),), lengths=(1,), layouts=("scalar",), seed=33)) == 1
+assert (
+    len(
+        check_grid_all_reduce(
+            grid_all_reduce, grids=((2, 2),), lengths=(1,), layouts=("scalar",), seed=33
+        )
+    )
+    == 1
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -541,14 +582,15 @@ assert math.isclose(6 * a_message, 36e-6)
 
 # %% solution="predict_time"
 def predict_time(algorithm: str, nbytes: int, cluster: Cluster) -> float:
-    """Predict how long an all-reduce takes: the sum of its steps, each of latency + bytes / bandwidth.
+    """Predict how long an all-reduce takes: the sum of its steps, each of
+    latency + bytes / bandwidth.
 
     Args:
         algorithm: "ring", "tree", "halving_doubling" or "hierarchical".
         nbytes: size of the tensor in bytes. A multiple of the number of ranks.
-        cluster: has `nodes`, `ranks_per_node`, `world_size`, and the links `intra` and `inter`, each with a `latency`
-            in seconds and a `bandwidth` in bytes per second. With several nodes, `nodes` and `ranks_per_node` are
-            powers of two.
+        cluster: has `nodes`, `ranks_per_node`, `world_size`, and the links `intra` and `inter`,
+            each with a `latency` in seconds and a `bandwidth` in bytes per second. With several
+            nodes, `nodes` and `ranks_per_node` are powers of two.
 
     Returns:
         Seconds. With one rank: 0.
@@ -570,9 +612,14 @@ def predict_time(algorithm: str, nbytes: int, cluster: Cluster) -> float:
     if algorithm == "halving_doubling":
         power = 1 << (ranks.bit_length() - 1)
         outside = 2 * step(nbytes, ranks - 1) if ranks > power else 0.0
-        return 2 * sum(step(distance * nbytes / power, distance) for distance in distances(power)) + outside
+        return (
+            2 * sum(step(distance * nbytes / power, distance) for distance in distances(power))
+            + outside
+        )
     chunk = nbytes / per_node
-    between = 2 * sum(step(distance * chunk / nodes, distance * per_node) for distance in distances(nodes))
+    between = 2 * sum(
+        step(distance * chunk / nodes, distance * per_node) for distance in distances(nodes)
+    )
     return 2 * (per_node - 1) * step(chunk, 1) + between
     ### END SOLUTION
 
@@ -592,7 +639,10 @@ eight = SimulatedWorld(8, Cluster.flat(8, link))
 for algorithm in ("ring", "tree", "halving_doubling"):
     eight.run(all_reduce_of, 8_000, algorithm)
     predicted = predict_time(algorithm, 8_000, eight.cluster)
-    print(f"{algorithm:16} predicted {predicted * 1e6:6.1f} µs, simulated {eight.elapsed * 1e6:6.1f} µs")
+    print(
+        f"{algorithm:16} predicted {predicted * 1e6:6.1f} µs, "
+        f"simulated {eight.elapsed * 1e6:6.1f} µs"
+    )
 
 # %% [markdown]
 # **Visible test: 3 points.** It compares your predictions with simulated runs, to 9 digits: on one node with 1, 6 and
@@ -606,9 +656,15 @@ report = check_predict_time(
     predict_time,
     algorithms=("ring", "tree", "halving_doubling", "hierarchical"),
     nbytes=(0, 4_800, 48_000_000),
-    clusters=(Cluster.flat(1, slow), Cluster.flat(6, slow), Cluster.flat(16, slow), Cluster(4, 4, fast, slow)),
+    clusters=(
+        Cluster.flat(1, slow),
+        Cluster.flat(6, slow),
+        Cluster.flat(16, slow),
+        Cluster(4, 4, fast, slow),
+    ),
 )
-assert math.isclose(report.answers[12], 10 * 5e-6)  # a ring of 6 ranks, no bytes: 10 steps that only have latency
+# a ring of 6 ranks, no bytes: 10 steps that only have latency
+assert math.isclose(report.answers[12], 10 * 5e-6)
 print(report)
 
 # %% [markdown]
@@ -634,18 +690,25 @@ report = check_predict_time(
 assert len(report) == 64
 assert math.isclose(report.answers[10], 6 * (50e-6 + 73_920 / 1.25e9))  # 7 ranks, a tree
 assert math.isclose(report.answers[48], 2 * (50e-6 + 36_960 / 1.25e9))  # 2 ranks, a ring
-assert math.isclose(report.answers[36], 12 * 50e-6 + 2 * 63 * 1_155 / 1.25e9)  # 64 ranks, halving and doubling
+# 64 ranks, halving and doubling
+assert math.isclose(report.answers[36], 12 * 50e-6 + 2 * 63 * 1_155 / 1.25e9)
 
 report = check_predict_time(
     predict_time,
     algorithms=names,
     nbytes=(1 << 14, 1 << 30),
-    clusters=[Cluster(*shape, intra=nvlink, inter=ethernet) for shape in ((8, 2), (2, 8), (16, 1), (16, 8))],
+    clusters=[
+        Cluster(*shape, intra=nvlink, inter=ethernet)
+        for shape in ((8, 2), (2, 8), (16, 1), (16, 8))
+    ],
     drawn=4,
     seed=41,
 )
 assert len(report) == 32 + 16
-assert math.isclose(report.answers[10], 6 * (3e-6 + 2**14 / 300e9) + 2 * (50e-6 + 2**14 / 1.25e9))  # 2 nodes, a tree
+# 2 nodes, a tree
+assert math.isclose(
+    report.answers[10], 6 * (3e-6 + 2**14 / 300e9) + 2 * (50e-6 + 2**14 / 1.25e9)
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -663,7 +726,9 @@ assert math.isclose(report.answers[10], 6 * (3e-6 + 2**14 / 300e9) + 2 * (50e-6 
 # %%
 for ranks in (8, 256):
     ring, tree = 2 * (ranks - 1), 2 * (ranks - 1).bit_length()
-    print(f"{ranks:3} ranks: a ring takes {ring:3} steps of S/{ranks}, a tree {tree:2} steps of S")
+    print(
+        f"{ranks:3} ranks: a ring takes {ring:3} steps of S/{ranks}, a tree {tree:2} steps of S"
+    )
 assert (2 * (256 - 1), 2 * (256 - 1).bit_length()) == (510, 16)
 
 
@@ -674,7 +739,8 @@ def choose_algorithm(nbytes: int, cluster: Cluster, algorithms: Sequence[str]) -
     Args:
         nbytes: size of the tensor in bytes. A multiple of the number of ranks.
         cluster: as for `predict_time`.
-        algorithms: the names to choose from, at least one; `predict_time` knows all of them. Not changed.
+        algorithms: the names to choose from, at least one; `predict_time` knows all of them.
+            Not changed.
 
     Returns:
         One of `algorithms`. If several are equally fast, any of these.
@@ -711,7 +777,12 @@ from distlib import Cluster, Link
 from distlib.exercises.trees_and_grids.predictions import check_choose_algorithm
 
 everything = ("hierarchical", "halving_doubling", "tree", "ring")
-distant, near, bus, cable = Link(2e-3, 1e9), Link(0.5e-6, 50e9), Link(1e-6, 400e9), Link(5e-6, 25e9)
+distant, near, bus, cable = (
+    Link(2e-3, 1e9),
+    Link(0.5e-6, 50e9),
+    Link(1e-6, 400e9),
+    Link(5e-6, 25e9),
+)
 report = check_choose_algorithm(
     choose_algorithm,
     choices=(everything, ("tree", "ring"), ("tree",), ("tree", "halving_doubling", "ring")),
@@ -732,7 +803,11 @@ report = check_choose_algorithm(
     choose_algorithm,
     choices=(everything, ("halving_doubling", "hierarchical"), ("ring", "tree"), *three),
     nbytes=(1 << 10, 1 << 18, 1 << 28),
-    clusters=[Cluster(*shape, intra=bus, inter=link) for shape in ((2, 8), (32, 8)) for link in (distant, cable)],
+    clusters=[
+        Cluster(*shape, intra=bus, inter=link)
+        for shape in ((2, 8), (32, 8))
+        for link in (distant, cable)
+    ],
     drawn=4,
     seed=51,
 )
@@ -760,16 +835,24 @@ for nbytes in (6_400, 64_000_000):
     for algorithm in functions:
         sixty_four.run(run_on, algorithm, nbytes)
         predicted = predict_time(algorithm, nbytes, cluster)
-        print(f"{nbytes:>10,} bytes, {algorithm:16} predicted {predicted:.6f} s, simulated {sixty_four.elapsed:.6f} s")
-        assert math.isclose(predicted, sixty_four.elapsed, rel_tol=1e-9), "do both functions pass their tests?"
+        print(
+            f"{nbytes:>10,} bytes, {algorithm:16} predicted {predicted:.6f} s, "
+            f"simulated {sixty_four.elapsed:.6f} s"
+        )
+        assert math.isclose(predicted, sixty_four.elapsed, rel_tol=1e-9), (
+            "do both functions pass their tests?"
+        )
 
 # %% [markdown]
 # And what would you use for which tensor?
 
 # %%
 for nbytes in (640, 64_000, 6_400_000, 640_000_000):
-    chosen = choose_algorithm(nbytes, cluster, ("ring", "tree", "halving_doubling", "hierarchical"))
-    print(f"{nbytes:>11,} bytes: {chosen:16} {predict_time(chosen, nbytes, cluster) * 1e3:8.3f} ms")
+    chosen = choose_algorithm(
+        nbytes, cluster, ("ring", "tree", "halving_doubling", "hierarchical")
+    )
+    seconds = predict_time(chosen, nbytes, cluster)
+    print(f"{nbytes:>11,} bytes: {chosen:16} {seconds * 1e3:8.3f} ms")
 
 # %% [markdown]
 # ## Check everything

@@ -74,7 +74,8 @@ four = World(4)
 # first parts are one row longer. `torch.tensor_split` cuts it this way:
 
 # %%
-print([part.flatten().tolist() for part in torch.tensor_split(torch.arange(1, 5).reshape(4, 1), 3)])
+parts = torch.tensor_split(torch.arange(1, 5).reshape(4, 1), 3)
+print([part.flatten().tolist() for part in parts])
 assert [len(part) for part in torch.tensor_split(torch.zeros(4, 1), 3)] == [2, 1, 1]
 
 
@@ -84,8 +85,8 @@ def split_batch(comm: Communicator, batch: torch.Tensor) -> torch.Tensor:
 
     Args:
         comm: the communicator of this rank.
-        batch: [B, …], any dtype, B at least comm.world_size. On rank 0 it is not changed. On the other ranks only its
-            shape and dtype count.
+        batch: [B, …], any dtype, B at least comm.world_size. On rank 0 it is not changed. On
+            the other ranks only its shape and dtype count.
 
     Returns:
         Part comm.rank of torch.tensor_split(batch of rank 0, comm.world_size).
@@ -110,7 +111,11 @@ def split_batch(comm: Communicator, batch: torch.Tensor) -> torch.Tensor:
 
 # %%
 def try_split(comm: Communicator) -> list[list[float]]:
-    batch = torch.tensor([[1.0], [2.0], [3.0], [4.0]]) if comm.rank == 0 else torch.full((4, 1), -1.0)
+    batch = (
+        torch.tensor([[1.0], [2.0], [3.0], [4.0]])
+        if comm.rank == 0
+        else torch.full((4, 1), -1.0)
+    )
     return split_batch(comm, batch).tolist()
 
 
@@ -126,7 +131,8 @@ from distlib.exercises.master.checks import check_split_batch
 
 report = check_split_batch(split_batch, world_sizes=(1, 2, 3, 4), batch_sizes=(12, 10))
 assert len(report) == 8
-assert report[3].trace.bytes_sent == [72, 0, 0, 0]  # three times 3 rows of 2 float32, 8 bytes each row
+# three times 3 rows of 2 float32, 8 bytes each row
+assert report[3].trace.bytes_sent == [72, 0, 0, 0]
 assert report[3].trace.messages_sent == [3, 0, 0, 0]
 print(report)
 
@@ -139,14 +145,20 @@ print(report)
 ### What this tests: up to 6 ranks, as many rows as ranks, rows of several dimensions and of none, other dtypes.
 from distlib.exercises.master.checks import check_split_batch
 
-report = check_split_batch(split_batch, world_sizes=(1, 2, 3, 5, 6), batch_sizes=(6, 17), row=(1, 2, 2), seed=21)
+report = check_split_batch(
+    split_batch, world_sizes=(1, 2, 3, 5, 6), batch_sizes=(6, 17), row=(1, 2, 2), seed=21
+)
 assert len(report) == 10
 assert report[8].trace.bytes_sent == [16 * 13, 0, 0, 0, 0]  # 4 of the 17 images stay on rank 0
 assert [len(result["part"]) for result in report[8].results] == [4, 4, 3, 3, 3]
 
-report = check_split_batch(split_batch, world_sizes=(3,), batch_sizes=(8,), row=(), dtype=torch.int64, seed=22)
+report = check_split_batch(
+    split_batch, world_sizes=(3,), batch_sizes=(8,), row=(), dtype=torch.int64, seed=22
+)
 assert report[0].trace.bytes_sent == [40, 0, 0]
-report = check_split_batch(split_batch, world_sizes=(4,), batch_sizes=(9,), dtype=torch.float64, seed=23)
+report = check_split_batch(
+    split_batch, world_sizes=(4,), batch_sizes=(9,), dtype=torch.float64, seed=23
+)
 assert report[0].trace.messages_sent == [3, 0, 0, 0]
 ### END HIDDEN TESTS
 
@@ -176,12 +188,13 @@ assert report[0].trace.messages_sent == [3, 0, 0, 0]
 
 # %% solution="replicate"
 def replicate(comm: Communicator, model: nn.Module) -> None:
-    """Copy all parameters and buffers of rank 0's model into the models of the other ranks, in place.
+    """Copy all parameters and buffers of rank 0's model into the models of the other ranks, in
+    place.
 
     Args:
         comm: the communicator of this rank.
-        model: built alike on every rank, with different numbers inside. Parameters may need a gradient or not (frozen);
-            that stays as it is.
+        model: built alike on every rank, with different numbers inside. Parameters may need a
+            gradient or not (frozen); that stays as it is.
 
     Cost for N ranks and a model of S bytes (parameters and buffers):
         rank 0 sends S bytes to each other rank, in at most one message for each tensor.
@@ -223,7 +236,8 @@ assert report[3].trace.bytes_sent == [3 * 60, 0, 0, 0]  # 15 float32 to each of 
 print(report)
 
 report = check_replicate(replicate, world_sizes=(2, 3), buffers=True)
-assert report[1].trace.bytes_sent == [2 * (60 + 16 + 8), 0, 0]  # buffers: 4 float32, and an int64
+# buffers: 4 float32, and an int64
+assert report[1].trace.bytes_sent == [2 * (60 + 16 + 8), 0, 0]
 print(report)
 
 # %% [markdown]
@@ -243,9 +257,13 @@ assert report[2].results[5]["trained"] == ["0.weight", "1.weight"]
 report = check_replicate(replicate, world_sizes=(1, 3), buffers=True, passing=True, seed=34)
 assert report[1].trace.bytes_sent == [2 * (84 + 8), 0, 0]
 
-report = check_replicate(replicate, world_sizes=(3,), buffers=True, dtype=torch.float64, seed=32)
+report = check_replicate(
+    replicate, world_sizes=(3,), buffers=True, dtype=torch.float64, seed=32
+)
 assert report[0].trace.bytes_sent == [2 * (120 + 32 + 8), 0, 0]
-report = check_replicate(replicate, world_sizes=(4,), frozen=True, dtype=torch.bfloat16, seed=33)
+report = check_replicate(
+    replicate, world_sizes=(4,), frozen=True, dtype=torch.bfloat16, seed=33
+)
 assert report[0].trace.bytes_sent == [3 * 30, 0, 0, 0]
 ### END HIDDEN TESTS
 
@@ -273,7 +291,9 @@ assert report[0].trace.bytes_sent == [3 * 30, 0, 0, 0]
 
 
 # %% solution="gather_outputs"
-def gather_outputs(comm: Communicator, output: torch.Tensor, batch_size: int) -> torch.Tensor | None:
+def gather_outputs(
+    comm: Communicator, output: torch.Tensor, batch_size: int
+) -> torch.Tensor | None:
     """Put the outputs of all ranks together on rank 0.
 
     Args:
@@ -306,7 +326,8 @@ def gather_outputs(comm: Communicator, output: torch.Tensor, batch_size: int) ->
 
 # %%
 def try_gather(comm: Communicator) -> list[list[float]] | None:
-    output = [torch.tensor([[10.0], [20.0]]), torch.tensor([[30.0]]), torch.tensor([[40.0]])][comm.rank]
+    outputs = [torch.tensor([[10.0], [20.0]]), torch.tensor([[30.0]]), torch.tensor([[40.0]])]
+    output = outputs[comm.rank]
     outputs = gather_outputs(comm, output, batch_size=4)
     return None if outputs is None else outputs.tolist()
 
@@ -336,14 +357,21 @@ print(report)
 ### What this tests: up to 6 ranks, as many images as ranks, outputs of several dimensions and of none, other dtypes.
 from distlib.exercises.master.checks import check_gather_outputs
 
-report = check_gather_outputs(gather_outputs, world_sizes=(1, 2, 3, 5, 6), batch_sizes=(6, 17), row=(2, 3), seed=41)
+report = check_gather_outputs(
+    gather_outputs, world_sizes=(1, 2, 3, 5, 6), batch_sizes=(6, 17), row=(2, 3), seed=41
+)
 assert len(report) == 10
-assert report[8].trace.bytes_sent == [0, 96, 72, 72, 72]  # 17 outputs of 24 bytes: 4, 4, 3, 3, 3
+# 17 outputs of 24 bytes: 4, 4, 3, 3, 3
+assert report[8].trace.bytes_sent == [0, 96, 72, 72, 72]
 assert report[8].trace.messages_sent == [0, 1, 1, 1, 1]
 
-report = check_gather_outputs(gather_outputs, world_sizes=(4,), batch_sizes=(9,), row=(), dtype=torch.float64, seed=42)
+report = check_gather_outputs(
+    gather_outputs, world_sizes=(4,), batch_sizes=(9,), row=(), dtype=torch.float64, seed=42
+)
 assert report[0].trace.bytes_sent == [0, 16, 16, 16]
-report = check_gather_outputs(gather_outputs, world_sizes=(3,), batch_sizes=(7,), dtype=torch.bfloat16, seed=43)
+report = check_gather_outputs(
+    gather_outputs, world_sizes=(3,), batch_sizes=(7,), dtype=torch.bfloat16, seed=43
+)
 assert report[0].results[1]["outputs"] is None
 ### END HIDDEN TESTS
 
@@ -372,8 +400,8 @@ def reduce_gradients(comm: Communicator, model: nn.Module) -> None:
 
     Args:
         comm: the communicator of this rank.
-        model: each parameter has a gradient in `.grad`, or None if it is frozen; then it is frozen on every rank. The
-            parameters themselves are not changed.
+        model: each parameter has a gradient in `.grad`, or None if it is frozen; then it is
+            frozen on every rank. The parameters themselves are not changed.
 
     Cost for N ranks and gradients of S bytes:
         every other rank sends rank 0 S bytes, in at most one message for each parameter.
@@ -432,13 +460,21 @@ import torch
 from distlib.checks.models import Gradients
 from distlib.exercises.master.checks import check_reduce_gradients
 
-models = [Gradients(shapes=[(2, 2), (3,), (4,), ()], frozen=[0, 2]), Gradients(shapes=[(5, 1, 2)])]
-report = check_reduce_gradients(reduce_gradients, world_sizes=(1, 2, 4, 5, 6), models=models, seed=51)
+models = [
+    Gradients(shapes=[(2, 2), (3,), (4,), ()], frozen=[0, 2]),
+    Gradients(shapes=[(5, 1, 2)]),
+]
+report = check_reduce_gradients(
+    reduce_gradients, world_sizes=(1, 2, 4, 5, 6), models=models, seed=51
+)
 assert len(report) == 10
 assert report[3].trace.bytes_sent == [0, 16, 16, 16, 16]  # 3 + 1 float32
 assert report[9].trace.bytes_sent == [0, 40, 40, 40, 40, 40]
 
-models = [Gradients(shapes=[(2, 3)], dtype=torch.float64), Gradients(shapes=[(2, 3), (2,)], dtype=torch.bfloat16)]
+models = [
+    Gradients(shapes=[(2, 3)], dtype=torch.float64),
+    Gradients(shapes=[(2, 3), (2,)], dtype=torch.bfloat16),
+]
 report = check_reduce_gradients(reduce_gradients, world_sizes=(3,), models=models, seed=52)
 assert [scene.trace.bytes_sent for scene in report] == [[0, 48, 48], [0, 16, 16]]
 ### END HIDDEN TESTS
@@ -493,22 +529,27 @@ def data_parallel_step(
     labels: torch.Tensor,
     loss_function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
 ) -> torch.Tensor | None:
-    """Compute the gradients of one batch on all ranks together. They end up in the model of rank 0.
+    """Compute the gradients of one batch on all ranks together. They end up in the model of
+    rank 0.
 
     Args:
         comm: the communicator of this rank.
-        model: built alike on every rank. The weights of rank 0 count. It may have gradients from before.
-        images: [B, …], B at least comm.world_size. Those of rank 0 count; on the others, only shape and dtype. Not
-            changed, on any rank.
+        model: built alike on every rank. The weights of rank 0 count. It may have gradients
+            from before.
+        images: [B, …], B at least comm.world_size. Those of rank 0 count; on the others, only
+            shape and dtype. Not changed, on any rank.
         labels: [B]. Only those of rank 0 count. Not changed.
-        loss_function: (outputs, labels) to a single number: the loss of the whole batch. Call it once, on rank 0.
+        loss_function: (outputs, labels) to a single number: the loss of the whole batch. Call
+            it once, on rank 0.
 
     Returns:
-        The loss on rank 0, a tensor; None on the other ranks. `parameter.grad` on rank 0 is then the gradient of the
-        loss of the whole batch; on the other ranks it does not matter. The parameters of rank 0 are not changed.
+        The loss on rank 0, a tensor; None on the other ranks. `parameter.grad` on rank 0 is
+        then the gradient of the loss of the whole batch; on the other ranks it does not matter.
+        The parameters of rank 0 are not changed.
 
     Cost for N ranks, for each other rank:
-        from rank 0: its images, the model, and the gradient of its outputs. To rank 0: its outputs, and its gradients.
+        from rank 0: its images, the model, and the gradient of its outputs. To rank 0: its
+        outputs, and its gradients.
     """
     ### BEGIN SOLUTION
     model.zero_grad()
@@ -552,9 +593,12 @@ with World(2) as two:
 # %% test="data_parallel_step_visible" points=3
 from distlib.exercises.master.checks import Step, check_data_parallel_step
 
-report = check_data_parallel_step(data_parallel_step, world_sizes=(1, 2, 3, 4), steps=[Step(8), Step(7)])
+report = check_data_parallel_step(
+    data_parallel_step, world_sizes=(1, 2, 3, 4), steps=[Step(8), Step(7)]
+)
 assert len(report) == 8
-# 4 ranks, 8 images: 2 images of 4 float64, a model of 26 float64, outputs 2 × 2 float64, gradients 23 float64
+# 4 ranks, 8 images: 2 images of 4 float64, a model of 26 float64, outputs 2 × 2 float64,
+# gradients 23 float64
 assert report[3].trace.bytes_sent == [3 * (64 + 208 + 32), 32 + 184, 32 + 184, 32 + 184]
 print(report)
 
@@ -568,12 +612,17 @@ print(report)
 from distlib.exercises.master.checks import Step, check_data_parallel_step
 
 steps = [Step(11), Step(7, loss="sum", earlier=True)]
-report = check_data_parallel_step(data_parallel_step, world_sizes=(1, 2, 3, 5), steps=steps, seed=61)
+report = check_data_parallel_step(
+    data_parallel_step, world_sizes=(1, 2, 3, 5), steps=steps, seed=61
+)
 assert len(report) == 8
 # 5 ranks, 11 images: rank 0 keeps 3 of them, the others have 2 each
 assert report[3].trace.bytes_sent == [4 * (64 + 208 + 32)] + [32 + 184] * 4
 
-steps = [Step(9, loss="joint"), Step(5, loss="joint", frozen=("first.weight", "first.bias"), earlier=True)]
+steps = [
+    Step(9, loss="joint"),
+    Step(5, loss="joint", frozen=("first.weight", "first.bias"), earlier=True),
+]
 report = check_data_parallel_step(data_parallel_step, world_sizes=(4,), steps=steps, seed=62)
 assert report[1].results[0]["gradients"]["first.weight"] is None
 assert report[1].trace.bytes_sent == [3 * (32 + 208 + 16), 16 + 64, 16 + 64, 16 + 64]
@@ -586,7 +635,9 @@ assert report[1].trace.bytes_sent == [3 * (32 + 208 + 16), 16 + 64, 16 + 64, 16 
 
 # %%
 train, test = digits()
-batches = [(train.images[i : i + 100], train.labels[i : i + 100]) for i in range(0, 1500, 100)] * 8
+batches = [
+    (train.images[i : i + 100], train.labels[i : i + 100]) for i in range(0, 1500, 100)
+] * 8
 print(f"{len(batches)} steps with {len(batches[0][0])} images")
 
 
@@ -596,7 +647,8 @@ def make_model(seed: int) -> nn.Module:
 
 
 def train_on_ranks(comm: Communicator) -> nn.Module:
-    """Runs on every rank. The models begin with different weights; replicate makes them equal. Returns the model."""
+    """Runs on every rank. The models begin with different weights; replicate makes them equal.
+    Returns the model."""
     model = make_model(seed=comm.rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     for images, labels in batches:
@@ -629,10 +681,14 @@ def accuracy(model: nn.Module) -> float:
 # %%
 parallel, alone = four.run(train_on_ranks, timeout=60)[0], train_alone()
 difference = max(
-    (one - other).abs().max().item() for one, other in zip(parallel.parameters(), alone.parameters(), strict=True)
+    (one - other).abs().max().item()
+    for one, other in zip(parallel.parameters(), alone.parameters(), strict=True)
 )
 print(f"largest difference of a weight to training in one process: {difference:.1e}")
-print(f"accuracy on the test images: four ranks {accuracy(parallel):.1%}, one process {accuracy(alone):.1%}")
+print(
+    f"accuracy on the test images: four ranks {accuracy(parallel):.1%}, "
+    f"one process {accuracy(alone):.1%}"
+)
 assert difference < 1e-3, "the two models differ: does your step pass its tests?"
 assert accuracy(parallel) > 0.85
 
@@ -642,8 +698,12 @@ assert accuracy(parallel) > 0.85
 # %%
 model_bytes = sum(parameter.nbytes for parameter in parallel.parameters())
 sent = four.trace.bytes_sent[0] / len(batches)
-print(f"rank 0 sends {sent:,.0f} bytes in a step, and {3 * model_bytes:,} of them are the model, three times")
-assert sent == 3 * model_bytes + 75 * (64 + 10) * 4  # and 75 images, and the gradient of their outputs
+print(
+    f"rank 0 sends {sent:,.0f} bytes in a step, and {3 * model_bytes:,} of them are the model, "
+    "three times"
+)
+# and 75 images, and the gradient of their outputs
+assert sent == 3 * model_bytes + 75 * (64 + 10) * 4
 
 # %% [markdown]
 # ## Check everything

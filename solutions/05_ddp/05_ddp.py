@@ -77,19 +77,22 @@ two = World(2)  # two ranks to try things on
 
 # %% solution="average_gradients"
 def average_gradients(comm: Communicator, module: torch.nn.Module) -> None:
-    """Make the gradient of every parameter the average over all ranks, with one all-reduce of one flat buffer.
+    """Make the gradient of every parameter the average over all ranks, with one all-reduce of
+    one flat buffer.
 
-    A parameter whose gradient is None counts as zeros on this rank; afterwards it has the average, too: zeros, if no
-    rank has a gradient. Parameters that need no gradient (requires_grad is False) are left out. The parameters
-    themselves do not change.
+    A parameter whose gradient is None counts as zeros on this rank; afterwards it has the
+    average, too: zeros, if no rank has a gradient. Parameters that need no gradient
+    (requires_grad is False) are left out. The parameters themselves do not change.
 
     Args:
         comm: the communicator of this rank.
-        module: the same model on every rank, each with its own gradients; all of one dtype. parameter.grad is replaced
-            or overwritten, with a tensor of the parameter's shape and dtype.
+        module: the same model on every rank, each with its own gradients; all of one dtype.
+            parameter.grad is replaced or overwritten, with a tensor of the parameter's shape
+            and dtype.
 
     Cost for N ranks and S bytes of gradients:
-        one all-reduce: every rank sends 2(N - 1) messages, about 2(N - 1) / N * S bytes. With one rank: no message.
+        one all-reduce: every rank sends 2(N - 1) messages, about 2(N - 1) / N * S bytes. With
+        one rank: no message.
     """
     ### BEGIN SOLUTION
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
@@ -134,7 +137,8 @@ report = check_average_gradients(
     models=[Gradients([(2, 3), (3,)]), Gradients([(2, 3), (3,), (3, 1)], missing=[(1, 1)])],
 )
 assert report[1].trace.messages_sent == [2, 2]  # one all-reduce on 2 ranks
-assert sum(report[1].trace.bytes_sent) == 2 * 9 * 4  # 9 float32 to the other rank, in halves there and back
+# 9 float32 to the other rank, in halves there and back
+assert sum(report[1].trace.bytes_sent) == 2 * 9 * 4
 print(report)
 
 # %% [markdown]
@@ -155,7 +159,9 @@ report = check_average_gradients(
     models=[
         Gradients([(3, 5), (), (7,), (2, 2, 2)], dtype=torch.float64),
         Gradients([(3, 5), (3,), (1, 3), (1,)], frozen=[0, 1]),
-        Gradients([(4, 2), (4,), (2, 4), (2,)], missing=[(0, 3), (1, 3), (1, 0), (3, 2)], frozen=[1]),
+        Gradients(
+            [(4, 2), (4,), (2, 4), (2,)], missing=[(0, 3), (1, 3), (1, 0), (3, 2)], frozen=[1]
+        ),
         Gradients([(4,), (5,)], missing=[(rank, 0) for rank in range(5)]),
         Gradients([(2, 3), (3,)], missing=[(1, 0), (1, 1)]),
         Gradients([(2, 3), (3,)], missing=[(1, 1)], dtype=torch.bfloat16),
@@ -198,17 +204,21 @@ assert sum(report[9].trace.bytes_sent) == 8 * (3 + 1) * 4
 
 
 # %% solution="assign_buckets"
-def assign_buckets(nbytes: Sequence[int], bucket_bytes: int, first_bucket_bytes: int) -> list[list[int]]:
+def assign_buckets(
+    nbytes: Sequence[int], bucket_bytes: int, first_bucket_bytes: int
+) -> list[list[int]]:
     """Decide which parameters share an all-reduce. Only computes; sends no message.
 
     Args:
-        nbytes: the size of each parameter in bytes, in the order of module.parameters(). Not changed.
+        nbytes: the size of each parameter in bytes, in the order of module.parameters(). Not
+            changed.
         bucket_bytes: a bucket that holds this many bytes or more is full; at least 1.
         first_bucket_bytes: the same for the first bucket.
 
     Returns:
-        A list of buckets. Each is a list of indices of parameters, from the last parameter to the first, also inside a
-        bucket. Every parameter is in one bucket, and no bucket is empty.
+        A list of buckets. Each is a list of indices of parameters, from the last parameter to
+        the first, also inside a bucket. Every parameter is in one bucket, and no bucket is
+        empty.
 
     Cost: none. (In each training step, each bucket will take one all-reduce.)
     """
@@ -243,7 +253,12 @@ from distlib.exercises.ddp.checks import check_assign_buckets
 
 report = check_assign_buckets(
     assign_buckets,
-    questions=[([60, 10, 30, 25, 15], 40, 20), ([8, 8, 8, 8], 16, 8), ([5, 5, 5], 100, 5), ([7], 100, 100)],
+    questions=[
+        ([60, 10, 30, 25, 15], 40, 20),
+        ([8, 8, 8, 8], 16, 8),
+        ([5, 5, 5], 100, 5),
+        ([7], 100, 100),
+    ],
 )
 assert list(map(list, report[0].results[0])) == [[4, 3], [2, 1], [0]]
 print(report)
@@ -261,10 +276,20 @@ from distlib.exercises.ddp.checks import check_assign_buckets
 
 draw = random.Random(52)
 questions = [
-    ([draw.randint(0, 60) for _ in range(draw.randint(1, 12))], draw.randint(1, 120), draw.randint(1, 60))
+    (
+        [draw.randint(0, 60) for _ in range(draw.randint(1, 12))],
+        draw.randint(1, 120),
+        draw.randint(1, 60),
+    )
     for _ in range(25)
 ]
-questions += [([], 10, 10), ([3, 4], 5, 50), ([9, 1, 1, 1, 9], 2, 100), ([0, 0, 4], 4, 4), ([10] * 30, 25, 5)]
+questions += [
+    ([], 10, 10),
+    ([3, 4], 5, 50),
+    ([9, 1, 1, 1, 9], 2, 100),
+    ([0, 0, 4], 4, 4),
+    ([10] * 30, 25, 5),
+]
 report = check_assign_buckets(assign_buckets, questions=questions, drawn=10, seed=52)
 assert len(report) == 40
 assert list(map(list, report[27].results[0])) == [[4, 3, 2, 1, 0]]
@@ -328,21 +353,24 @@ assert sum(len(bucket) for bucket in report[29].results[0]) == 30
 
 # %% solution="OverlappedDDP"
 class OverlappedDDP(torch.nn.Module):
-    """A model whose gradients are averaged over all ranks, in buckets, while the backward pass still runs.
+    """A model whose gradients are averaged over all ranks, in buckets, while the backward pass
+    still runs.
 
     Args:
         comm: the communicator of this rank.
-        module: the same model on every rank, with any weights. They become rank 0's, in place, as do its buffers. All
-            parameters have one dtype. It works on this module itself, not on a copy.
-        bucket_bytes, first_bucket_bytes: for assign_buckets, with the sizes (parameter.nbytes) of the parameters that
-            need a gradient.
+        module: the same model on every rank, with any weights. They become rank 0's, in place,
+            as do its buffers. All parameters have one dtype. It works on this module itself,
+            not on a copy.
+        bucket_bytes, first_bucket_bytes: for assign_buckets, with the sizes (parameter.nbytes)
+            of the parameters that need a gradient.
 
     What is sent, with N ranks:
         constructor: a broadcast of each parameter and each buffer.
         forward: a broadcast of each buffer, in training mode and outside of no_sync.
-        backward and finish: an all-reduce for each bucket, of its gradients and nothing else: each rank sends 2(N - 1)
-        messages for it.
-        Bucket 0 begins first. A bucket begins as soon as it is complete and those before it have begun.
+        backward and finish: an all-reduce for each bucket, of its gradients and nothing else:
+        each rank sends 2(N - 1) messages for it.
+        Bucket 0 begins first. A bucket begins as soon as it is complete and those before it
+        have begun.
     """
 
     def __init__(
@@ -360,7 +388,8 @@ class OverlappedDDP(torch.nn.Module):
         trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
         assigned = assign_buckets([p.nbytes for p in trained], bucket_bytes, first_bucket_bytes)
         self.buckets = [[trained[index] for index in indices] for indices in assigned]
-        self.missing = [set(bucket) for bucket in self.buckets]  # whose gradients have not come yet
+        # whose gradients have not come yet
+        self.missing = [set(bucket) for bucket in self.buckets]
         self.begun = []  # flat buffer and handle of each bucket that has begun
         self.synchronizes = True
         for parameter in trained:
@@ -368,7 +397,8 @@ class OverlappedDDP(torch.nn.Module):
         ### END SOLUTION
 
     def forward(self, *inputs: object) -> object:
-        """Copy the buffers from rank 0 (see above), then return what the module makes of all these inputs."""
+        """Copy the buffers from rank 0 (see above), then return what the module makes of all
+        these inputs."""
         ### BEGIN SOLUTION
         if self.training and self.synchronizes:
             for buffer in self.module.buffers():
@@ -378,7 +408,8 @@ class OverlappedDDP(torch.nn.Module):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Within `with parallel.no_sync():` nothing is sent, and gradients add up on each rank. It needs no finish."""
+        """Within `with parallel.no_sync():` nothing is sent, and gradients add up on each rank.
+        It needs no finish."""
         ### BEGIN SOLUTION
         self.synchronizes = False
         try:
@@ -388,14 +419,17 @@ class OverlappedDDP(torch.nn.Module):
         ### END SOLUTION
 
     def finish(self) -> None:
-        """Call this after backward. Afterwards the gradients are the averages over all ranks."""
+        """Call this after backward. Afterwards the gradients are the averages over all
+        ranks."""
         ### BEGIN SOLUTION
         while len(self.begun) < len(self.buckets):
             self.begin_next()
         for bucket, (flat, work) in zip(self.buckets, self.begun, strict=True):
             work.wait()
             flat /= self.comm.world_size
-            for parameter, piece in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
+            for parameter, piece in zip(
+                bucket, flat.split([p.numel() for p in bucket]), strict=True
+            ):
                 parameter.grad = piece.reshape(parameter.shape)
         self.missing = [set(bucket) for bucket in self.buckets]
         self.begun = []
@@ -426,7 +460,9 @@ class OverlappedDDP(torch.nn.Module):
 from distlib.draw import step_timeline
 from distlib.training.ddp import Span, StepClock, StepTimes
 
-simulated = SimulatedWorld(2, Cluster.flat(2, Link(latency=1e-4, bandwidth=2e6)), contexts="threads")
+simulated = SimulatedWorld(
+    2, Cluster.flat(2, Link(latency=1e-4, bandwidth=2e6)), contexts="threads"
+)
 
 
 def watched_step(comm: Communicator) -> StepTimes:
@@ -440,11 +476,20 @@ def watched_step(comm: Communicator) -> StepTimes:
 
 
 step = simulated.run(watched_step, timeout=20)[0]
-sent = [message for message in simulated.trace if message.src == 0 and message.start > step.start]
-halves = zip(sent[::2], sent[1::2], strict=True)  # on 2 ranks, an all-reduce is 2 messages of each
-under_way = [Span("communication", f"bucket {k}", first.start, second.end) for k, (first, second) in enumerate(halves)]
+sent = [
+    message for message in simulated.trace if message.src == 0 and message.start > step.start
+]
+# on 2 ranks, an all-reduce is 2 messages of each
+halves = zip(sent[::2], sent[1::2], strict=True)
+under_way = [
+    Span("communication", f"bucket {k}", first.start, second.end)
+    for k, (first, second) in enumerate(halves)
+]
 step = StepTimes(step.start, step.end, [*step.spans, *under_way])
-print(f"gradients are under way for {step.communicating * 1e3:.1f} ms, {step.hidden * 1e3:.1f} of them hidden")
+print(
+    f"gradients are under way for {step.communicating * 1e3:.1f} ms, "
+    f"{step.hidden * 1e3:.1f} of them hidden"
+)
 step_timeline({"yours": step}, title="One step of your OverlappedDDP, rank 0")
 
 # %% [markdown]
@@ -458,7 +503,10 @@ from distlib.exercises.ddp.overlapped_ddp import check_overlapped_ddp
 report = check_overlapped_ddp(
     OverlappedDDP,
     world_sizes=(1, 2, 3),
-    trainings=[Training([4, 5, 6, 3], passes=n, bucket_bytes=200, first_bucket_bytes=40) for n in (1, 2)],
+    trainings=[
+        Training([4, 5, 6, 3], passes=n, bucket_bytes=200, first_bucket_bytes=40)
+        for n in (1, 2)
+    ],
 )
 assert len(report) == 6
 assert report[0].trace.messages_sent == [0]
@@ -485,9 +533,19 @@ report = check_overlapped_ddp(
     trainings=[
         Training([3, 4, 4, 4, 2], bucket_bytes=160, first_bucket_bytes=40),
         Training([3, 4, 4, 2], frozen=[1]),
-        Training([3, 4, 4, 2], steps=3, unused=[(1, 1), (2, 0)], bucket_bytes=120, first_bucket_bytes=10),
-        Training([3, 4, 4, 2], steps=3, passes=3, frozen=[0], bucket_bytes=100, first_bucket_bytes=20),
-        Training([3, 4, 2], steps=4, dtype=torch.float32, bucket_bytes=60, first_bucket_bytes=30),
+        Training(
+            [3, 4, 4, 2],
+            steps=3,
+            unused=[(1, 1), (2, 0)],
+            bucket_bytes=120,
+            first_bucket_bytes=10,
+        ),
+        Training(
+            [3, 4, 4, 2], steps=3, passes=3, frozen=[0], bucket_bytes=100, first_bucket_bytes=20
+        ),
+        Training(
+            [3, 4, 2], steps=4, dtype=torch.float32, bucket_bytes=60, first_bucket_bytes=30
+        ),
         Training([3, 4], frozen=[0], unused=[(0, 1)]),
     ],
     seed=53,
@@ -498,17 +556,27 @@ assert all(hidden_share_of(report[number]) > 0.5 for number in (1, 2))
 report = check_overlapped_ddp(
     OverlappedDDP,
     world_sizes=(2, 3),
-    trainings=[Training([4] * 4, bucket_bytes=150, order=[0, 2, 1]), Training([4] * 4, bucket_bytes=150, tied=True)],
+    trainings=[
+        Training([4] * 4, bucket_bytes=150, order=[0, 2, 1]),
+        Training([4] * 4, bucket_bytes=150, tied=True),
+    ],
     seed=55,
 )
 assert len(report) == 4
 
 report = check_overlapped_ddp(
-    OverlappedDDP, world_sizes=(2, 4), trainings=[Training([3, 4, 2], steps=20, bucket_bytes=130)], seed=54
+    OverlappedDDP,
+    world_sizes=(2, 4),
+    trainings=[Training([3, 4, 2], steps=20, bucket_bytes=130)],
+    seed=54,
 )
 for seen in report:
     ends = [result["parameters"][-1] for result in seen.results]
-    assert all(torch.equal(mine, first) for end in ends for mine, first in zip(end, ends[0], strict=True))
+    assert all(
+        torch.equal(mine, first)
+        for end in ends
+        for mine, first in zip(end, ends[0], strict=True)
+    )
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -549,16 +617,23 @@ class DistributedSampler:
         dataset: anything with a length L. It may be shorter than N.
         shuffle: whether the order is shuffled, anew for each epoch.
         seed: of the shuffle, the same on every rank.
-        drop_last: leave out samples at the end so that N divides them; else repeat samples from the beginning.
+        drop_last: leave out samples at the end so that N divides them; else repeat samples from
+            the beginning.
 
-    len(sampler): how many samples this rank takes: L / N, rounded down with drop_last, else rounded up.
+    len(sampler): how many samples this rank takes: L / N, rounded down with drop_last, else
+    rounded up.
     iter(sampler): their indices, as numbers: tensors won't do.
 
     Cost: no message.
     """
 
     def __init__(
-        self, comm: Communicator, dataset: Sized, shuffle: bool = True, seed: int = 0, drop_last: bool = False
+        self,
+        comm: Communicator,
+        dataset: Sized,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
     ) -> None:
         ### BEGIN SOLUTION
         self.rank, self.world_size, self.length = comm.rank, comm.world_size, len(dataset)
@@ -624,10 +699,17 @@ print(f"{report.function}: correct in all {len(report)} cases.")
 ### What this tests: up to 7 ranks, fewer samples than ranks, one sample, none, and larger data sets.
 from distlib.exercises.ddp.checks import check_sampler
 
-report = check_sampler(DistributedSampler, world_sizes=(1, 2, 3, 4, 7), lengths=(29, 100, 3, 1, 0), seed=54)
+report = check_sampler(
+    DistributedSampler, world_sizes=(1, 2, 3, 4, 7), lengths=(29, 100, 3, 1, 0), seed=54
+)
 assert len(report) == 100
 # the second case of 4 ranks and 100 samples is not shuffled
-assert [result["indices"][0][0][:3] for result in report[65].results] == [[0, 4, 8], [1, 5, 9], [2, 6, 10], [3, 7, 11]]
+assert [result["indices"][0][0][:3] for result in report[65].results] == [
+    [0, 4, 8],
+    [1, 5, 9],
+    [2, 6, 10],
+    [3, 7, 11],
+]
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -649,12 +731,17 @@ EPOCHS, BATCH = 12, 32  # images in a batch of each rank
 
 def make_model() -> torch.nn.Module:
     return torch.nn.Sequential(
-        torch.nn.Flatten(), torch.nn.Linear(64, 32), torch.nn.BatchNorm1d(32), torch.nn.ReLU(), torch.nn.Linear(32, 10)
+        torch.nn.Flatten(),
+        torch.nn.Linear(64, 32),
+        torch.nn.BatchNorm1d(32),
+        torch.nn.ReLU(),
+        torch.nn.Linear(32, 10),
     )
 
 
 def train_on_ranks(comm: Communicator, epochs: int) -> tuple[dict[str, torch.Tensor], float]:
-    """Runs on every rank. Returns its model's parameters, and its accuracy on the test images."""
+    """Runs on every rank. Returns its model's parameters, and its accuracy on the test
+    images."""
     train, test = digits()
     torch.manual_seed(comm.rank)  # other weights on each rank
     model = make_model()
@@ -671,11 +758,14 @@ def train_on_ranks(comm: Communicator, epochs: int) -> tuple[dict[str, torch.Ten
             optimizer.step()
     model.eval()
     right = (model(test.images).argmax(1) == test.labels).float().mean()
-    return {name: parameter.detach() for name, parameter in model.named_parameters()}, float(right)
+    found = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    return found, float(right)
 
 
 models = two.run(train_on_ranks, EPOCHS, timeout=120)
-largest = max(float((models[0][0][name] - value).abs().max()) for name, value in models[1][0].items())
+largest = max(
+    float((models[0][0][name] - value).abs().max()) for name, value in models[1][0].items()
+)
 print(f"accuracy on the test images: {models[0][1]:.1%} and {models[1][1]:.1%}")
 print(f"largest difference between the ranks' parameters: {largest}")
 assert largest == 0, "the ranks have drifted apart: does your OverlappedDDP pass its tests?"

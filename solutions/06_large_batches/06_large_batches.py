@@ -56,7 +56,8 @@ print("flat:  ", flat.tolist())
 
 parts = flat.split([tensor.numel() for tensor in tensors])
 for tensor, part in zip(tensors, parts, strict=True):
-    tensor.copy_(10 * part.view(tensor.shape))  # in place: the tensor itself now holds the new numbers
+    # in place: the tensor itself now holds the new numbers
+    tensor.copy_(10 * part.view(tensor.shape))
 print("tensors:", [tensor.tolist() for tensor in tensors])
 assert tensors[1].tolist() == [50, 60, 70]
 
@@ -97,20 +98,24 @@ def accumulate_gradients(
     microbatches: Sequence[tuple[torch.Tensor, torch.Tensor]],
     global_batch_size: int,
 ) -> None:
-    """Leave the gradient of the whole batch's mean loss in the .grad of every trained parameter, on every rank.
+    """Leave the gradient of the whole batch's mean loss in the .grad of every trained
+    parameter, on every rank.
 
-    Each microbatch goes forward and backward, one after the other. Then all ranks add up what they have.
+    Each microbatch goes forward and backward, one after the other. Then all ranks add up what
+    they have.
 
     Args:
         comm: the communicator of this rank.
-        model: the same parameters on every rank. They are not changed, only their .grad, whose old contents do not
-            count.
-        loss_function: takes outputs and targets, returns a loss for each sample, shape [samples].
-        microbatches: inputs and targets of this rank's samples, in pieces; the first dimension counts the samples. Not
-            changed.
+        model: the same parameters on every rank. They are not changed, only their .grad, whose
+            old contents do not count.
+        loss_function: takes outputs and targets, returns a loss for each sample, shape
+            [samples].
+        microbatches: inputs and targets of this rank's samples, in pieces; the first dimension
+            counts the samples. Not changed.
         global_batch_size: how many samples all microbatches of all ranks have together.
 
-    Cost for N ranks and parameters of S bytes: one all-reduce of S bytes after the last microbatch, nothing before.
+    Cost for N ranks and parameters of S bytes: one all-reduce of S bytes after the last
+    microbatch, nothing before.
     """
     ### BEGIN SOLUTION
     model.zero_grad()
@@ -147,7 +152,8 @@ def one_parameter() -> nn.Module:
 
 
 def try_accumulate(comm: Communicator) -> float:
-    targets = [[torch.tensor([1.0, 2.0]), torch.tensor([3.0])], [torch.tensor([4.0])], []][comm.rank]
+    by_rank = [[torch.tensor([1.0, 2.0]), torch.tensor([3.0])], [torch.tensor([4.0])], []]
+    targets = by_rank[comm.rank]
     microbatches = [(torch.ones(len(y), 1), y) for y in targets]
     model = one_parameter()
     model.weight.grad = torch.tensor([[100.0]])  # left over from the step before
@@ -227,17 +233,23 @@ assert max(report[5].trace.messages_sent) <= 10
 
 # %% solution="warmup_learning_rate"
 def warmup_learning_rate(
-    step: int, base_learning_rate: float, base_batch_size: int, batch_size: int, warmup_steps: int
+    step: int,
+    base_learning_rate: float,
+    base_batch_size: int,
+    batch_size: int,
+    warmup_steps: int,
 ) -> float:
     """The learning rate of a step, by linear scaling with a gradual warm-up.
 
     Args:
         step: counted from 0.
-        base_learning_rate: the rate that works well for a batch of base_batch_size; also the rate of step 0.
+        base_learning_rate: the rate that works well for a batch of base_batch_size; also the
+            rate of step 0.
         base_batch_size, batch_size: samples, at least 1.
         warmup_steps: the first step with the full rate. 0: every step has it.
 
-    Source: Goyal et al., "Accurate, Large Minibatch SGD", 2017, arXiv:1706.02677, sections 2.1 and 2.2.
+    Source: Goyal et al., "Accurate, Large Minibatch SGD", 2017, arXiv:1706.02677, sections 2.1
+    and 2.2.
     """
     ### BEGIN SOLUTION
     full_rate = base_learning_rate * batch_size / base_batch_size
@@ -261,7 +273,8 @@ from distlib.exercises.large_batches.checks import check_warmup_learning_rate
 
 table = [(step, 0.1, 32, 160, 4) for step in (4, 0, 1, 2, 3, 5, 1000)]
 report = check_warmup_learning_rate(
-    warmup_learning_rate, questions=[*table, (0, 0.1, 32, 160, 0), (1, 0.5, 64, 160, 2), (2, 0.5, 64, 160, 2)]
+    warmup_learning_rate,
+    questions=[*table, (0, 0.1, 32, 160, 0), (1, 0.5, 64, 160, 2), (2, 0.5, 64, 160, 2)],
 )
 assert len(report) == 10
 print(report)
@@ -277,11 +290,19 @@ from distlib.exercises.large_batches.checks import check_warmup_learning_rate
 
 questions = [
     (step, rate, base, batch, warmup)
-    for rate, base, batch in [(0.4, 16, 512), (0.1, 256, 8192), (0.03, 100, 130), (0.2, 64, 16), (1.0, 7, 7)]
+    for rate, base, batch in [
+        (0.4, 16, 512),
+        (0.1, 256, 8192),
+        (0.03, 100, 130),
+        (0.2, 64, 16),
+        (1.0, 7, 7),
+    ]
     for warmup in (0, 1, 5, 250)
     for step in sorted({0, 1, warmup // 2, max(warmup - 1, 0), warmup, warmup + 1, 10_000})
 ]
-report = check_warmup_learning_rate(warmup_learning_rate, questions=questions, drawn=20, seed=62)
+report = check_warmup_learning_rate(
+    warmup_learning_rate, questions=questions, drawn=20, seed=62
+)
 assert len(report) == len(questions) + 20 > 100
 ### END HIDDEN TESTS
 
@@ -320,18 +341,22 @@ def local_sgd_round(
     batches: Sequence[tuple[torch.Tensor, torch.Tensor]],
     optimizer: torch.optim.Optimizer,
 ) -> None:
-    """Take one local step for each batch, then replace the model with the average of all ranks' models, in place.
+    """Take one local step for each batch, then replace the model with the average of all ranks'
+    models, in place.
 
     Args:
         comm: the communicator of this rank.
-        model: the same shapes on every rank. Its parameters and floating-point buffers are averaged.
-        loss_function: takes outputs and targets, returns a loss for each sample, shape [samples].
-        batches: inputs and targets of this rank, a pair for each step, at least one. Ranks may have different numbers.
-            Not changed.
-        optimizer: of this rank's parameters, with zero_grad() and step(). Its state stays with its rank.
+        model: the same shapes on every rank. Its parameters and floating-point buffers are
+            averaged.
+        loss_function: takes outputs and targets, returns a loss for each sample, shape
+            [samples].
+        batches: inputs and targets of this rank, a pair for each step, at least one. Ranks may
+            have different numbers. Not changed.
+        optimizer: of this rank's parameters, with zero_grad() and step(). Its state stays with
+            its rank.
 
-    Cost for N ranks and S bytes of parameters and floating-point buffers: one all-reduce of S bytes after the last
-    local step, nothing before. Frozen parameters may be in it or not.
+    Cost for N ranks and S bytes of parameters and floating-point buffers: one all-reduce of S
+    bytes after the last local step, nothing before. Frozen parameters may be in it or not.
     """
     ### BEGIN SOLUTION
     for inputs, targets in batches:
@@ -386,7 +411,8 @@ report = check_local_sgd_round(
 )
 assert len(report) == 5
 assert sum(report[3].trace.bytes_sent) == 4 * 31 * 8  # one all-reduce of 31 float64 on 3 ranks
-assert sum(report[4].trace.bytes_sent) == 2 * 2 * 34 * 8  # two rounds; 3 numbers more in a buffer
+# two rounds; 3 numbers more in a buffer
+assert sum(report[4].trace.bytes_sent) == 2 * 2 * 34 * 8
 print(report)
 
 # %% [markdown]
@@ -434,7 +460,12 @@ train, test = digits()
 average_image = train.images.mean(dim=0)
 images, labels = (train.images - average_image).double(), train.labels
 test_images, test_labels = (test.images - average_image).double(), test.labels
-order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0)).repeat(4).reshape(-1, 256)  # 4 epochs
+# 4 epochs
+order = (
+    torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    .repeat(4)
+    .reshape(-1, 256)
+)
 print(f"{len(order)} steps of {len(order[0])} images")
 
 
@@ -457,7 +488,9 @@ def train_on_ranks(comm: Communicator) -> list[torch.Tensor]:
     optimizer = torch.optim.SGD(model.parameters())
     for step, chosen in enumerate(order):
         mine = chosen.chunk(comm.world_size)[comm.rank].split(16)
-        accumulate_gradients(comm, model, losses, [(images[part], labels[part]) for part in mine], len(chosen))
+        accumulate_gradients(
+            comm, model, losses, [(images[part], labels[part]) for part in mine], len(chosen)
+        )
         set_rate(optimizer, step)
         optimizer.step()
     return [parameter.detach() for parameter in model.parameters()]
@@ -492,7 +525,9 @@ difference = max(
 print(f"largest difference to training in one process: {difference:.1e}")
 print(f"accuracy on the test images: {accuracy(by_rank[0]):.1%}")
 
-assert difference < 1e-9, "the two models differ: does your accumulate_gradients pass its tests?"
+assert difference < 1e-9, (
+    "the two models differ: does your accumulate_gradients pass its tests?"
+)
 assert accuracy(by_rank[0]) > 0.85
 assert four.trace.messages_sent == [len(order) * 6] * 4, "expected one all-reduce in each step"
 
@@ -507,14 +542,18 @@ def train_locally(comm: Communicator) -> list[torch.Tensor]:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.4)
     for chosen in order:
         mine = chosen.chunk(comm.world_size)[comm.rank].split(16)
-        local_sgd_round(comm, model, losses, [(images[part], labels[part]) for part in mine], optimizer)
+        local_sgd_round(
+            comm, model, losses, [(images[part], labels[part]) for part in mine], optimizer
+        )
     return [parameter.detach() for parameter in model.parameters()]
 
 
 local = four.run(train_locally, timeout=60)
 print(f"accuracy on the test images: {accuracy(local[0]):.1%}")
 
-assert all(torch.equal(one, other) for rank in local for one, other in zip(rank, local[0], strict=True))
+assert all(
+    torch.equal(one, other) for rank in local for one, other in zip(rank, local[0], strict=True)
+)
 assert accuracy(local[0]) > 0.85
 assert four.trace.messages_sent == [len(order) * 6] * 4, "expected one all-reduce in each round"
 

@@ -78,15 +78,17 @@ REQUEST, GRADIENT, PARAMETERS = range(3)  # the tags
 
 # %% solution="may_proceed"
 def may_proceed(clocks: dict[int, int], worker: int, bound: float) -> bool:
-    """Whether a worker may have parameters for its next gradient: it is at most `bound` ahead of the slowest.
+    """Whether a worker may have parameters for its next gradient: it is at most `bound` ahead
+    of the slowest.
 
     Args:
-        clocks: for each worker that has not left, by its rank, how many gradients it has pushed. Not changed.
+        clocks: for each worker that has not left, by its rank, how many gradients it has
+            pushed. Not changed.
         worker: the rank of one of them.
         bound: 0 for synchronous, math.inf for asynchronous training.
 
-    Source: Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", NIPS 2013,
-    section 3.
+    Source: Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter
+    Server", NIPS 2013, section 3.
     """
     ### BEGIN SOLUTION
     return clocks[worker] - min(clocks.values()) <= bound
@@ -98,7 +100,10 @@ def may_proceed(clocks: dict[int, int], worker: int, bound: float) -> bool:
 
 # %%
 for bound in (0, 1, 2, math.inf):
-    print(f"bound {bound}:", [may_proceed({1: 5, 2: 3, 3: 4}, worker, bound) for worker in (1, 2, 3)])
+    print(
+        f"bound {bound}:",
+        [may_proceed({1: 5, 2: 3, 3: 4}, worker, bound) for worker in (1, 2, 3)],
+    )
 
 # %% [markdown]
 # **Visible test: 1 point.** Each line has clocks, worker and bound; then what is right; then what usually goes wrong.
@@ -110,9 +115,21 @@ report = check_answers(
     may_proceed,
     ["clocks", "worker", "bound"],
     [
-        (({1: 0, 2: 0}, 1, 0), True, "the worker is 0 ahead of the slowest. Exactly `bound` ahead is allowed."),
-        (({1: 3, 2: 3}, 2, 0), True, "count from the clock of the slowest worker: it need not be 0."),
-        (({1: 3, 2: 9}, 1, 1), True, "only the slowest worker counts. One that is behind may always proceed."),
+        (
+            ({1: 0, 2: 0}, 1, 0),
+            True,
+            "the worker is 0 ahead of the slowest. Exactly `bound` ahead is allowed.",
+        ),
+        (
+            ({1: 3, 2: 3}, 2, 0),
+            True,
+            "count from the clock of the slowest worker: it need not be 0.",
+        ),
+        (
+            ({1: 3, 2: 9}, 1, 1),
+            True,
+            "only the slowest worker counts. One that is behind may always proceed.",
+        ),
         (
             ({1: 9, 2: 3, 3: 3}, 1, 4),
             False,
@@ -122,11 +139,20 @@ report = check_answers(
         (
             ({1: 5, 2: 3}, 1, 2),
             True,
-            "the worker is 2 ahead of the slowest. Exactly `bound` ahead is allowed, for any bound.",
+            "the worker is 2 ahead of the slowest. Exactly `bound` ahead is allowed, "
+            "for any bound.",
         ),
-        (({2: 5, 1: 3}, 1, 0), True, "clocks is a dict by rank: clocks[worker], in whatever order."),
+        (
+            ({2: 5, 1: 3}, 1, 0),
+            True,
+            "clocks is a dict by rank: clocks[worker], in whatever order.",
+        ),
         (({1: 5, 2: 3, 3: 4}, 3, 0), False, "it is 1 ahead of worker 2. The bound is 0."),
-        (({4: 7, 6: 8}, 6, 0), False, "clocks is a dict by rank: clocks[worker]. Ranks need not begin at 0."),
+        (
+            ({4: 7, 6: 8}, 6, 0),
+            False,
+            "clocks is a dict by rank: clocks[worker]. Ranks need not begin at 0.",
+        ),
         (({1: 1000, 2: 0}, 1, math.inf), True, "without a bound nobody waits."),
         (({3: 7}, 3, 0), True, "a single worker is the slowest."),
     ],
@@ -146,13 +172,23 @@ from random import Random
 from distlib.checks.questions import check_answers
 
 draw = Random(73)
-questions = [(({7: 24}, 7, bound), True, "a single worker is the slowest.") for bound in (0, 2, math.inf)]
+questions = [
+    (({7: 24}, 7, bound), True, "a single worker is the slowest.") for bound in (0, 2, math.inf)
+]
 for size in range(2, 10):
     for bound in (0, 1, 3):
         for lead in (0, bound, bound + 1):
             first, second, *others = draw.sample(range(40), size)
-            drawn = {first: 20 + lead, second: 20} | {rank: draw.randint(20, 29) for rank in others}
-            questions.append(((drawn, first, bound), lead <= bound, f"it is {lead} ahead of the slowest worker."))
+            drawn = {first: 20 + lead, second: 20} | {
+                rank: draw.randint(20, 29) for rank in others
+            }
+            questions.append(
+                (
+                    (drawn, first, bound),
+                    lead <= bound,
+                    f"it is {lead} ahead of the slowest worker.",
+                )
+            )
 report = check_answers(may_proceed, ["clocks", "worker", "bound"], questions)
 assert len(report) == 75
 ### END HIDDEN TESTS
@@ -189,26 +225,42 @@ assert len(report) == 75
 
 # %% readonly="plan"
 def sound_plan(
-    found: list[list[tuple[int, int, int]]], sizes: list[tuple[int, int]], num_servers: int, largest_bytes: int
+    found: list[list[tuple[int, int, int]]],
+    sizes: list[tuple[int, int]],
+    num_servers: int,
+    largest_bytes: int,
 ) -> tuple[str, str] | None:
     """What is wrong with a plan, and the usual cause; None if nothing is."""
     if any(isinstance(piece, int) for shard in found for piece in shard):
-        return "it returned a single list of pieces.", "return a list of pieces for each server."
+        return (
+            "it returned a single list of pieces.",
+            "return a list of pieces for each server.",
+        )
     if len(found) != num_servers:
-        return f"servers: {num_servers}, but lists: {len(found)}.", "return a list of pieces for each server."
+        return (
+            f"servers: {num_servers}, but lists: {len(found)}.",
+            "return a list of pieces for each server.",
+        )
     pieces = sorted(tuple(piece) for shard in found for piece in shard)
     for tensor, start, stop in pieces:
         if not all(isinstance(number, int) for number in (tensor, start, stop)):
-            return f"{(tensor, start, stop)} is in the plan.", "whole numbers count elements: divide by //, not by /."
+            return (
+                f"{(tensor, start, stop)} is in the plan.",
+                "whole numbers count elements: divide by //, not by /.",
+            )
         if not 0 <= tensor < len(sizes) or start >= stop:
             return f"{(tensor, start, stop)} is in the plan.", (
-                "a piece is (tensor, start, stop). Tensors count from 0. start is less than stop, where the piece ends."
+                "a piece is (tensor, start, stop). Tensors count from 0. "
+                "start is less than stop, where the piece ends."
             )
     for number, (elements, itemsize) in enumerate(sizes):
         ranges = [(start, stop) for tensor, start, stop in pieces if tensor == number]
         cut = f"tensor {number} ({elements} elements of {itemsize} bytes) is cut into {ranges}"
         if not ranges:
-            return f"tensor {number} has no pieces.", "every tensor has at least one. They are numbered from 0."
+            return (
+                f"tensor {number} has no pieces.",
+                "every tensor has at least one. They are numbered from 0.",
+            )
         if max(stop for _, stop in ranges) > elements:
             return (
                 f"{cut}: that is beyond its end.",
@@ -217,11 +269,16 @@ def sound_plan(
         stops = [0, *(stop for _, stop in ranges)]
         starts = [*(start for start, _ in ranges), elements]
         if starts < stops:
-            return f"{cut}: some elements are in two pieces.", "each piece begins where the one before stops."
+            return (
+                f"{cut}: some elements are in two pieces.",
+                "each piece begins where the one before stops.",
+            )
         if starts > stops:
             return f"{cut}: some elements are in no piece.", (
-                "the first piece begins at 0, and each other one where the one before stops. The last one stops at the "
-                "number of elements. The element at stop is not in the piece, and stop is not its length."
+                "the first piece begins at 0, and each other one where the one before stops. "
+                "The last one stops at the "
+                "number of elements. The element at stop is not in the piece, "
+                "and stop is not its length."
             )
         if max(stop - start for start, stop in ranges) * itemsize > largest_bytes:
             return f"{cut}: a piece has more than {largest_bytes} bytes.", (
@@ -229,13 +286,18 @@ def sound_plan(
             )
         if len(ranges) > math.ceil(elements / (largest_bytes // itemsize)):
             return f"{cut}: {len(ranges)} pieces are more than it needs.", (
-                "take pieces of largest_bytes // itemsize elements, and the rest. Leave small tensors whole."
+                "take pieces of largest_bytes // itemsize elements, and the rest. "
+                "Leave small tensors whole."
             )
-    weights = [[(stop - start) * sizes[tensor][1] for tensor, start, stop in shard] for shard in found]
-    loads, largest = [sum(shard) for shard in weights], max(max(shard, default=0) for shard in weights)
+    weights = [
+        [(stop - start) * sizes[tensor][1] for tensor, start, stop in shard] for shard in found
+    ]
+    loads = [sum(shard) for shard in weights]
+    largest = max(max(shard, default=0) for shard in weights)
     if max(loads) - min(loads) > largest:
         return f"the servers have {loads} bytes; the largest piece has {largest}.", (
-            "each piece goes to the server that has the fewest bytes so far. Count bytes, not elements, tensors or "
+            "each piece goes to the server that has the fewest bytes so far. Count bytes, "
+            "not elements, tensors or "
             "pieces."
         )
     return None
@@ -248,15 +310,17 @@ def shard_parameters(
     """Cut tensors into pieces, and give each server about as many bytes.
 
     Args:
-        sizes: for each tensor its number of elements, at least 1, and its bytes per element. Not changed.
+        sizes: for each tensor its number of elements, at least 1, and its bytes per element.
+            Not changed.
         num_servers: at least 1. There are always enough pieces for all.
         largest_bytes: of a piece. At least one element fits.
 
     Returns:
         For each server its pieces (tensor, start, stop), in any order.
 
-    Source: Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI 2014, section 4; for the
-    rule of the smallest load, Graham, "Bounds on Multiprocessing Timing Anomalies", 1969.
+    Source: Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI
+    2014, section 4; for the rule of the smallest load, Graham, "Bounds on Multiprocessing
+    Timing Anomalies", 1969.
     """
     ### BEGIN SOLUTION
     pieces = []
@@ -268,7 +332,8 @@ def shard_parameters(
 
     loads = [0] * num_servers
     shards: list[list[tuple[int, int, int]]] = [[] for _ in range(num_servers)]
-    for nbytes, piece in sorted(pieces, reverse=True):  # large ones first: the balance is better
+    # large ones first: the balance is better
+    for nbytes, piece in sorted(pieces, reverse=True):
         lightest = loads.index(min(loads))
         loads[lightest] += nbytes
         shards[lightest].append(piece)
@@ -319,11 +384,20 @@ from random import Random
 from distlib.checks.questions import check_each
 
 draw = Random(74)
-questions = [([(1000, 4), (7, 4), (50, 4)], 3, 130), ([(64 * 32, 4), (32, 4), (320, 4), (10, 4)], 2, 512)]
+questions = [
+    ([(1000, 4), (7, 4), (50, 4)], 3, 130),
+    ([(64 * 32, 4), (32, 4), (320, 4), (10, 4)], 2, 512),
+]
 questions += [([(8, 1), (8, 8)] * 4, 2, 64), ([(5, 2)], 2, 7)]
 for servers in range(1, 8):
     lengths = [draw.choice([3, 17, 90, 400]) for _ in range(12)]
-    questions.append(([(length, draw.choice([1, 2, 4, 8])) for length in lengths], servers, draw.randint(100, 300)))
+    questions.append(
+        (
+            [(length, draw.choice([1, 2, 4, 8])) for length in lengths],
+            servers,
+            draw.randint(100, 300),
+        )
+    )
 report = check_each(shard_parameters, sound_plan, questions)
 assert len(report) == 11
 ### END HIDDEN TESTS
@@ -367,12 +441,14 @@ def worker_loop(
     Args:
         comm: the communicator of this worker.
         server: the server's rank.
-        parameters: one-dimensional. Each pull overwrites it, in place; its first contents do not count.
-        compute: takes the step's number, 0 … steps − 1; returns the gradient at what `parameters` holds then, a tensor
-            like `parameters`. Called once in each step.
+        parameters: one-dimensional. Each pull overwrites it, in place; its first contents do
+            not count.
+        compute: takes the step's number, 0 … steps − 1; returns the gradient at what
+            `parameters` holds then, a tensor like `parameters`. Called once in each step.
         steps: may be 0.
 
-    Cost for parameters of S bytes: steps + 1 times S bytes from the server, steps times S bytes to it.
+    Cost for parameters of S bytes: steps + 1 times S bytes from the server, steps times S bytes
+    to it.
     """
     ### BEGIN SOLUTION
     for step in range(steps):
@@ -481,7 +557,11 @@ assert report[3][1]["requests"] == [PULL, LEAVE]
 
 # %% solution="server_loop"
 def server_loop(
-    comm: Communicator, workers: list[int], parameters: torch.Tensor, learning_rate: float, bound: float
+    comm: Communicator,
+    workers: list[int],
+    parameters: torch.Tensor,
+    learning_rate: float,
+    bound: float,
 ) -> list[dict[int, int]]:
     """Serve the workers until all have left.
 
@@ -490,10 +570,12 @@ def server_loop(
         workers: their ranks. Not changed.
         parameters: one-dimensional. Changed in place.
         learning_rate: a gradient g changes the parameters by -learning_rate / len(workers) * g.
-        bound: how many gradients a worker may be ahead of the slowest. 0: synchronous; math.inf: asynchronous.
+        bound: how many gradients a worker may be ahead of the slowest. 0: synchronous;
+            math.inf: asynchronous.
 
     Returns:
-        The updates, in their order: for each worker whose gradient is in it, the gradient's staleness.
+        The updates, in their order: for each worker whose gradient is in it, the gradient's
+        staleness.
 
     Cost for parameters of S bytes: S bytes out for each PULL, S bytes in for each PUSH.
     """
@@ -558,8 +640,14 @@ for bound in (0, 1, math.inf):
     simulated = SimulatedWorld(3)
     updates = simulated.run(try_server, bound)[0]
     print(f"bound {bound}: {updates}, {simulated.elapsed:.1f} s")
-    expected = {0: [{1: 0, 2: 0}], 1: [{1: 0}, {1: 0, 2: 1}], math.inf: [{1: 0}, {1: 0}, {2: 2}]}[bound]
-    assert [dict(sorted(update.items())) for update in updates[: len(expected)]] == expected, "not as in the table"
+    expected = {
+        0: [{1: 0, 2: 0}],
+        1: [{1: 0}, {1: 0, 2: 1}],
+        math.inf: [{1: 0}, {1: 0}, {2: 2}],
+    }[bound]
+    assert [dict(sorted(update.items())) for update in updates[: len(expected)]] == expected, (
+        "not as in the table"
+    )
 
 # %% [markdown]
 # **Visible test: 5 points.** Your server and workers of the test. Each list of numbers belongs to a worker: how many
@@ -595,23 +683,40 @@ print(report)
 ### What this tests: up to 6 workers, several bounds, a server on rank 2, workers that come late or leave early.
 from distlib.exercises.parameter_server.checks import check_server_loop
 
-six = [[0.1 * rank, *(1 + 0.17 * rank + 0.05 * k * (-1) ** rank for k in range(4)), 0.0] for rank in range(6)]
+six = [
+    [0.1 * rank, *(1 + 0.17 * rank + 0.05 * k * (-1) ** rank for k in range(4)), 0.0]
+    for rank in range(6)
+]
 races = [
     ([[0, 1, 1, 1, 0], [0, 0.35, 0.35, 0.35, 0]], 2),
     ([[0, 1, 0.3, 2, 0], [1.6, 0.5, 0.5, 0.5, 0], [0.2, 1.1, 1.3, 0.6, 0]], 0),
     (six, math.inf),
-    ([[0, 2.1, 0.8], [0.1, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0], [0.2, 0.72, 0.72, 0.72, 0.72, 0]], 1),
+    (
+        [
+            [0, 2.1, 0.8],
+            [0.1, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0],
+            [0.2, 0.72, 0.72, 0.72, 0.72, 0],
+        ],
+        1,
+    ),
     ([[3.3, 1, 1, 0], [0, 0.4, 0.4, 0.4, 0.4, 0], [0.2, 0.65, 0.65, 0.65, 0.65, 0.3]], 2),
     ([[0, 1, 1, 1, 1, 0], [0.1, 2.3, 2.3, 2.3, 2.3, 0], [0.2, 1.2, 1.7, 3, 1.4, 0]], 1),
 ]
 report = check_server_loop(server_loop, races=races, server=2, seed=72)
 assert len(report) == 6
-assert max(staleness for update in report[0][2]["updates"] for staleness in update.values()) >= 2
-assert all(staleness == 0 for update in report[1][2]["updates"] for staleness in update.values())
+assert (
+    max(staleness for update in report[0][2]["updates"] for staleness in update.values()) >= 2
+)
+assert all(
+    staleness == 0 for update in report[1][2]["updates"] for staleness in update.values()
+)
 assert sum(map(len, report[2][2]["updates"])) == 24
 
 report = check_server_loop(
-    server_loop, races=[([[0.2, 1, 0.5, 0]], 0), ([[0, 1, 1, 0.1]], math.inf)], server=1, seed=73
+    server_loop,
+    races=[([[0.2, 1, 0.5, 0]], 0), ([[0, 1, 1, 0.1]], math.inf)],
+    server=1,
+    seed=73,
 )
 assert [seen[1]["updates"] for seen in report] == [[{0: 0}, {0: 0}]] * 2
 ### END HIDDEN TESTS
@@ -643,7 +748,8 @@ def accuracy(parameters: torch.Tensor) -> float:
 def train_with_a_server(
     comm: Communicator, bound: float, steps: list[int], seconds: list[float]
 ) -> tuple[torch.Tensor, list[dict[int, int]]]:
-    """Runs on every rank. steps, seconds: how many gradients each worker computes, and how long one takes."""
+    """Runs on every rank. steps, seconds: how many gradients each worker computes, and how long
+    one takes."""
     parameters = torch.zeros(650)
     workers = list(range(1, comm.world_size))
     if comm.rank == 0:
@@ -677,14 +783,19 @@ for bound, steps in ((0, [60, 60, 60]), (math.inf, [240, 240, 60])):
     stale = [staleness for update in updates for staleness in update.values()]
     virtual[bound] = simulated.elapsed, len(stale), max(stale), accuracy(parameters)
     print(
-        f"bound {bound}: {len(stale)} gradients in {simulated.elapsed:.2f} s, staleness up to {max(stale)}, "
+        f"bound {bound}: {len(stale)} gradients in {simulated.elapsed:.2f} s, "
+        f"staleness up to {max(stale)}, "
         f"accuracy {accuracy(parameters):.1%}"
     )
 
-assert all(abs(elapsed - 2.4) < 0.05 for elapsed, *_ in virtual.values()), "expected 2.4 s: who waits for whom?"
+assert all(abs(elapsed - 2.4) < 0.05 for elapsed, *_ in virtual.values()), (
+    "expected 2.4 s: who waits for whom?"
+)
 assert [number for _, number, *_ in virtual.values()] == [180, 540]
 assert virtual[0][2] == 0 and virtual[math.inf][2] >= 8
-assert all(reached > 0.8 for *_, reached in virtual.values()), "do worker_loop and server_loop pass their tests?"
+assert all(reached > 0.8 for *_, reached in virtual.values()), (
+    "do worker_loop and server_loop pass their tests?"
+)
 
 # %% [markdown]
 # Three times as many gradients: that is what the straggler has cost. Worker 3's gradients are the stale ones: while it
@@ -695,10 +806,17 @@ assert all(reached > 0.8 for *_, reached in virtual.values()), "do worker_loop a
 
 # %%
 with World(4) as four:
-    parameters, updates = four.run(train_with_a_server, math.inf, [120, 120, 30], seconds, timeout=60)[0]
-stale = {worker: [update[worker] for update in updates if worker in update] for worker in (1, 2, 3)}
+    parameters, updates = four.run(
+        train_with_a_server, math.inf, [120, 120, 30], seconds, timeout=60
+    )[0]
+stale = {
+    worker: [update[worker] for update in updates if worker in update] for worker in (1, 2, 3)
+}
 print(f"accuracy {accuracy(parameters):.1%}")
-print("mean staleness of each worker:", {worker: sum(each) / len(each) for worker, each in stale.items()})
+print(
+    "mean staleness of each worker:",
+    {worker: sum(each) / len(each) for worker, each in stale.items()},
+)
 
 assert [len(each) for each in stale.values()] == [120, 120, 30]
 assert accuracy(parameters) > 0.8

@@ -69,11 +69,13 @@ def mixing_matrix(neighbors: Sequence[Sequence[int]]) -> torch.Tensor:
     """A doubly stochastic matrix for gossip on a graph.
 
     Args:
-        neighbors: for each rank the ranks that it talks to, in any order, without itself. If j is in neighbors[i], then
-            i is in neighbors[j]. The graph is connected. A single rank has none. Not changed.
+        neighbors: for each rank the ranks that it talks to, in any order, without itself. If j
+            is in neighbors[i], then i is in neighbors[j]. The graph is connected. A single rank
+            has none. Not changed.
 
     Returns:
-        The weights, float64, shape [ranks, ranks]: row i has what rank i multiplies the tensors of all ranks by.
+        The weights, float64, shape [ranks, ranks]: row i has what rank i multiplies the tensors
+        of all ranks by.
     """
     ### BEGIN SOLUTION
     ranks = len(neighbors)
@@ -99,9 +101,15 @@ print(mixing_matrix([[1], [0, 2], [1]]))
 from distlib.exercises.decentralized.checks import check_mixing_matrix
 
 pair, triangle = [[1], [0]], [[1, 2], [0, 2], [0, 1]]
-path, square, star = [[1], [0, 2], [1]], [[1, 3], [0, 2], [1, 3], [0, 2]], [[1, 2, 3], [0], [0], [0]]
+path, square, star = (
+    [[1], [0, 2], [1]],
+    [[1, 3], [0, 2], [1, 3], [0, 2]],
+    [[1, 2, 3], [0], [0], [0]],
+)
 report = check_mixing_matrix(mixing_matrix, graphs=[pair, triangle, path, square, star])
-assert all(torch.allclose(matrix.sum(dim=0), torch.ones(()).double()) for matrix in report.answers)
+assert all(
+    torch.allclose(matrix.sum(dim=0), torch.ones(()).double()) for matrix in report.answers
+)
 print(report)
 
 # %% [markdown]
@@ -127,7 +135,10 @@ def drawn(ranks: int, edges: int, seed: int) -> list[list[int]]:
 
 
 graphs = [[[]], [[other for other in range(6) if other != rank] for rank in range(6)]]
-graphs += [drawn(ranks, edges, seed) for seed, (ranks, edges) in enumerate([(5, 1), (7, 4), (9, 0), (10, 9), (12, 6)])]
+graphs += [
+    drawn(ranks, edges, seed)
+    for seed, (ranks, edges) in enumerate([(5, 1), (7, 4), (9, 0), (10, 9), (12, 6)])
+]
 report = check_mixing_matrix(mixing_matrix, graphs=graphs)
 assert len(report) == 7
 for matrix in report.answers[1:]:
@@ -169,17 +180,21 @@ for matrix in report.answers[1:]:
 
 
 # %% solution="gossip_average"
-def gossip_average(comm: Communicator, tensor: torch.Tensor, matrix: torch.Tensor, rounds: int) -> None:
+def gossip_average(
+    comm: Communicator, tensor: torch.Tensor, matrix: torch.Tensor, rounds: int
+) -> None:
     """Average with the neighbors, again and again, in place.
 
     Args:
         comm: the communicator of this rank.
-        tensor: floating-point numbers, any shape, the same shape and dtype on every rank. Overwritten.
-        matrix: doubly stochastic weights, float64, shape [ranks, ranks], the same on every rank. Not changed.
+        tensor: floating-point numbers, any shape, the same shape and dtype on every rank.
+            Overwritten.
+        matrix: doubly stochastic weights, float64, shape [ranks, ranks], the same on every
+            rank. Not changed.
         rounds: how often; 0: nothing happens.
 
-    Cost for a tensor of S bytes: in each round a rank sends one message of S bytes to each other rank that has a weight
-    for it, and no message to any other.
+    Cost for a tensor of S bytes: in each round a rank sends one message of S bytes to each
+    other rank that has a weight for it, and no message to any other.
     """
     ### BEGIN SOLUTION
     mine, ranks = comm.rank, range(comm.world_size)
@@ -224,7 +239,10 @@ print(three.trace.summary())
 from distlib.exercises.decentralized.checks import Gossip, check_gossip_average
 from distlib.training.mixing import metropolis_weights, ring, star
 
-pair, path = torch.tensor([[2.0, 1.0], [1.0, 2.0]]).double() / 3, metropolis_weights([[1], [0, 2], [1]])
+pair, path = (
+    torch.tensor([[2.0, 1.0], [1.0, 2.0]]).double() / 3,
+    metropolis_weights([[1], [0, 2], [1]]),
+)
 one_way = (torch.eye(4) + torch.eye(4).roll(1, dims=0)).double() / 2
 report = check_gossip_average(
     gossip_average,
@@ -242,9 +260,13 @@ assert report[3].trace.bytes_sent == [9 * 24, 3 * 24, 3 * 24, 3 * 24]
 assert report[5].trace.bytes_sent == [3 * 48] * 4
 for seen in report:
     start, found = (
-        torch.stack(list(each)).double() for each in (seen.given("values"), [r["values"] for r in seen.results])
+        torch.stack(list(each)).double()
+        for each in (seen.given("values"), [r["values"] for r in seen.results])
     )
-    mean, rho = start.mean(dim=0), torch.linalg.matrix_norm(seen.facts.matrix - 1 / seen.size, ord=2)
+    mean, rho = (
+        start.mean(dim=0),
+        torch.linalg.matrix_norm(seen.facts.matrix - 1 / seen.size, ord=2),
+    )
     near = 1e-5 if seen.facts.dtype == torch.float32 else 1e-12
     assert (found.mean(dim=0) - mean).abs().max() < near
     assert (found - mean).norm() <= rho**seen.facts.rounds * (start - mean).norm() + near
@@ -259,9 +281,17 @@ print(report)
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 9 ranks, irregular and one-way graphs, no round, one rank, tensors that are not contiguous.
 from distlib.exercises.decentralized.checks import Gossip, check_gossip_average
-from distlib.training.mixing import metropolis_weights, one_peer_exponential, ring, static_exponential, torus
+from distlib.training.mixing import (
+    metropolis_weights,
+    one_peer_exponential,
+    ring,
+    static_exponential,
+    torus,
+)
 
-uneven = (3 * torch.eye(4) + 2 * torch.eye(4).roll(1, dims=0) + torch.eye(4).roll(-1, dims=0)).double() / 6
+uneven = (
+    3 * torch.eye(4) + 2 * torch.eye(4).roll(1, dims=0) + torch.eye(4).roll(-1, dims=0)
+).double() / 6
 house = metropolis_weights([[1, 4], [0, 2, 4], [1, 3], [2, 4], [0, 1, 3]])
 report = check_gossip_average(
     gossip_average,
@@ -276,8 +306,14 @@ report = check_gossip_average(
         Gossip(metropolis_weights(torus(3, 3)), rounds=2),
         Gossip(metropolis_weights(ring(7)), rounds=9, length=3),
         Gossip(torch.tensor([[3.0, 1.0], [1.0, 3.0]]).double() / 4, rounds=3),
-        Gossip((4 * torch.eye(3) + torch.eye(3).roll(1, dims=0)).double() / 5, rounds=2, length=2),
-        Gossip(torch.tensor([[99.0, 1.0, 0.0], [1.0, 69.0, 30.0], [0.0, 30.0, 70.0]]).double() / 100, rounds=2),
+        Gossip(
+            (4 * torch.eye(3) + torch.eye(3).roll(1, dims=0)).double() / 5, rounds=2, length=2
+        ),
+        Gossip(
+            torch.tensor([[99.0, 1.0, 0.0], [1.0, 69.0, 30.0], [0.0, 30.0, 70.0]]).double()
+            / 100,
+            rounds=2,
+        ),
     ],
     seed=81,
 )
@@ -288,9 +324,13 @@ assert report[5].trace.bytes_sent == [2 * 3 * 24] * 5
 assert report[7].trace.bytes_sent == [2 * 4 * 48] * 9
 for seen in report:
     start, found = (
-        torch.stack(list(each)).double() for each in (seen.given("values"), [r["values"] for r in seen.results])
+        torch.stack(list(each)).double()
+        for each in (seen.given("values"), [r["values"] for r in seen.results])
     )
-    mean, rho = start.mean(dim=0), torch.linalg.matrix_norm(seen.facts.matrix - 1 / seen.size, ord=2)
+    mean, rho = (
+        start.mean(dim=0),
+        torch.linalg.matrix_norm(seen.facts.matrix - 1 / seen.size, ord=2),
+    )
     near = 1e-5 if seen.facts.dtype == torch.float32 else 1e-12
     assert (found.mean(dim=0) - mean).abs().max() < near
     assert (found - mean).norm() <= rho**seen.facts.rounds * (start - mean).norm() + near
@@ -338,18 +378,22 @@ def decentralized_step(
     matrix: torch.Tensor,
     learning_rate: float,
 ) -> None:
-    """A step of decentralized SGD, in place: mix with the neighbors, and go against this rank's own gradient.
+    """A step of decentralized SGD, in place: mix with the neighbors, and go against this rank's
+    own gradient.
 
     Args:
         comm: the communicator of this rank.
-        parameters: of this rank; floating-point numbers, any shape, alike on all ranks in shape and dtype. Overwritten.
-        gradient: takes parameters like these, returns the gradient of this rank's loss there, a new tensor of the same
-            shape and dtype. To be called once, with the parameters as they were when the step began.
-        matrix: doubly stochastic weights, float64, shape [ranks, ranks], the same on every rank. Not changed.
+        parameters: of this rank; floating-point numbers, any shape, alike on all ranks in shape
+            and dtype. Overwritten.
+        gradient: takes parameters like these, returns the gradient of this rank's loss there, a
+            new tensor of the same shape and dtype. To be called once, with the parameters as
+            they were when the step began.
+        matrix: doubly stochastic weights, float64, shape [ranks, ranks], the same on every
+            rank. Not changed.
         learning_rate: what the gradient is multiplied by.
 
-    Cost for parameters of S bytes: a rank sends one message of S bytes to each other rank that has a weight for it, and
-    no message to any other.
+    Cost for parameters of S bytes: a rank sends one message of S bytes to each other rank that
+    has a weight for it, and no message to any other.
     """
     ### BEGIN SOLUTION
     mine, ranks = comm.rank, range(comm.world_size)
@@ -375,7 +419,10 @@ def decentralized_step(
 
 # %%
 def try_training(comm: Communicator, steps: int, learning_rate: float) -> float:
-    parameters, wanted = torch.tensor([0.0, 3.0, 9.0])[comm.rank], torch.tensor([4.0, 3.0, 5.0])[comm.rank]
+    parameters, wanted = (
+        torch.tensor([0.0, 3.0, 9.0])[comm.rank],
+        torch.tensor([4.0, 3.0, 5.0])[comm.rank],
+    )
     for _ in range(steps):
         decentralized_step(comm, parameters, lambda x: x - wanted, weights, learning_rate)
     return round(parameters.item(), 2)
@@ -383,7 +430,10 @@ def try_training(comm: Communicator, steps: int, learning_rate: float) -> float:
 
 print("1 step, rate 0.5:   ", three.run(try_training, 1, 0.5, timeout=30))
 for learning_rate in (0.5, 0.1, 0.01):
-    print(f"400 steps, rate {learning_rate}:", three.run(try_training, 400, learning_rate, timeout=30))
+    print(
+        f"400 steps, rate {learning_rate}:",
+        three.run(try_training, 400, learning_rate, timeout=30),
+    )
 
 # %% [markdown]
 # **Visible test: 5 points.** On the path, a pair, a star, a ring, and on ranks each of which only sends to the next
@@ -394,7 +444,10 @@ for learning_rate in (0.5, 0.1, 0.01):
 from distlib.exercises.decentralized.checks import Training, check_decentralized_step
 from distlib.training.mixing import metropolis_weights, ring, star
 
-pair, path = torch.tensor([[2.0, 1.0], [1.0, 2.0]]).double() / 3, metropolis_weights([[1], [0, 2], [1]])
+pair, path = (
+    torch.tensor([[2.0, 1.0], [1.0, 2.0]]).double() / 3,
+    metropolis_weights([[1], [0, 2], [1]]),
+)
 one_way = (torch.eye(4) + torch.eye(4).roll(1, dims=0)).double() / 2
 report = check_decentralized_step(
     decentralized_step,
@@ -414,7 +467,8 @@ assert report[5].trace.bytes_sent == [3 * 32] * 4
 for seen in report:
     for rank, own in enumerate(seen.given("values")):
         assert len(seen.passed(rank, 0)) == 1
-        assert torch.allclose(seen.shown(rank, 0)[0], own)  # the gradient was taken where the step began
+        # the gradient was taken where the step began
+        assert torch.allclose(seen.shown(rank, 0)[0], own)
 print(report)
 
 # %% [markdown]
@@ -426,9 +480,18 @@ print(report)
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 9 ranks, irregular and one-way graphs, one rank, a rate of 0, memory that is not contiguous.
 from distlib.exercises.decentralized.checks import Training, check_decentralized_step
-from distlib.training.mixing import metropolis_weights, one_peer_exponential, ring, star, static_exponential, torus
+from distlib.training.mixing import (
+    metropolis_weights,
+    one_peer_exponential,
+    ring,
+    star,
+    static_exponential,
+    torus,
+)
 
-uneven = (3 * torch.eye(4) + 2 * torch.eye(4).roll(1, dims=0) + torch.eye(4).roll(-1, dims=0)).double() / 6
+uneven = (
+    3 * torch.eye(4) + 2 * torch.eye(4).roll(1, dims=0) + torch.eye(4).roll(-1, dims=0)
+).double() / 6
 house = metropolis_weights([[1, 4], [0, 2, 4], [1, 3], [2, 4], [0, 1, 3]])
 report = check_decentralized_step(
     decentralized_step,
@@ -444,8 +507,14 @@ report = check_decentralized_step(
         Training(metropolis_weights(torus(3, 3)), steps=2),
         Training(metropolis_weights(ring(7)), steps=5, length=3),
         Training(torch.tensor([[3.0, 1.0], [1.0, 3.0]]).double() / 4, steps=3),
-        Training((4 * torch.eye(3) + torch.eye(3).roll(1, dims=0)).double() / 5, steps=3, length=2),
-        Training(torch.tensor([[99.0, 1.0, 0.0], [1.0, 69.0, 30.0], [0.0, 30.0, 70.0]]).double() / 100, steps=2),
+        Training(
+            (4 * torch.eye(3) + torch.eye(3).roll(1, dims=0)).double() / 5, steps=3, length=2
+        ),
+        Training(
+            torch.tensor([[99.0, 1.0, 0.0], [1.0, 69.0, 30.0], [0.0, 30.0, 70.0]]).double()
+            / 100,
+            steps=2,
+        ),
     ],
     seed=82,
 )
@@ -480,7 +549,10 @@ def distance_from_the_mean(comm: Communicator, matrix: torch.Tensor, rounds: int
 simulated = SimulatedWorld(len(neighbors))
 for rounds in (0, 1, 2, 4, 8):
     distances = simulated.run(distance_from_the_mean, mixing_matrix(neighbors), rounds)
-    print(f"{rounds} rounds: at most {max(distances):.3f} from the mean, {sum(simulated.trace.bytes_sent)} bytes")
+    print(
+        f"{rounds} rounds: at most {max(distances):.3f} from the mean, "
+        f"{sum(simulated.trace.bytes_sent)} bytes"
+    )
 
 # %% [markdown]
 # ## Check everything

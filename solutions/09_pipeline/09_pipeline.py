@@ -85,12 +85,16 @@ def gpipe(num_stages: int, num_microbatches: int) -> list[list[str]]:
     Returns:
         For each stage its actions in order, such as [["0F0", "0B0"], ["1F0", "1B0"]].
 
-    Cost: (num_microbatches + num_stages - 1) times a forward and a backward pass. Every stage keeps up to
-        num_microbatches microbatches.
+    Cost: (num_microbatches + num_stages - 1) times a forward and a backward pass. Every stage
+        keeps up to num_microbatches microbatches.
     """
     ### BEGIN SOLUTION
     return [
-        [f"{stage}{kind}{microbatch}" for kind in "FB" for microbatch in range(num_microbatches)]
+        [
+            f"{stage}{kind}{microbatch}"
+            for kind in "FB"
+            for microbatch in range(num_microbatches)
+        ]
         for stage in range(num_stages)
     ]
     ### END SOLUTION
@@ -125,7 +129,9 @@ print(report)
 ### What this tests: up to 12 stages and 20 microbatches, more stages than microbatches, and the other way round.
 from distlib.exercises.pipeline.checks import check_gpipe
 
-report = check_gpipe(gpipe, sizes=[(2, 1), (5, 1), (3, 3), (8, 2), (4, 16), (12, 20), (1, 4)], drawn=6, seed=91)
+report = check_gpipe(
+    gpipe, sizes=[(2, 1), (5, 1), (3, 3), (8, 2), (4, 16), (12, 20), (1, 4)], drawn=6, seed=91
+)
 assert len(report) == 13
 assert sorted(report.answers[0][1]) == ["1B0", "1F0"]
 assert [len(row) for row in report.answers[5]] == [40] * 12
@@ -157,7 +163,8 @@ assert [len(row) for row in report.answers[5]] == [40] * 12
 
 # %% solution="one_forward_one_backward"
 def one_forward_one_backward(num_stages: int, num_microbatches: int) -> list[list[str]]:
-    """The schedule 1F1B: as fast as GPipe, and with fewer microbatches kept. Only computes; sends no message.
+    """The schedule 1F1B: as fast as GPipe, and with fewer microbatches kept. Only computes;
+    sends no message.
 
     Args:
         num_stages: at least 1. Stage s is on rank s.
@@ -166,9 +173,9 @@ def one_forward_one_backward(num_stages: int, num_microbatches: int) -> list[lis
     Returns:
         For each stage its actions in order, such as [["0F0", "0B0"], ["1F0", "1B0"]].
 
-    Cost: (num_microbatches + num_stages - 1) times a forward and a backward pass. Stage s keeps up to
-        min(num_microbatches, num_stages - s) microbatches, and does that many forward passes before its first backward
-        pass.
+    Cost: (num_microbatches + num_stages - 1) times a forward and a backward pass. Stage s keeps
+        up to min(num_microbatches, num_stages - s) microbatches, and does that many forward
+        passes before its first backward pass.
     """
     ### BEGIN SOLUTION
     schedule = []
@@ -282,27 +289,34 @@ def run_stage(
     targets: Sequence[torch.Tensor] | None,
     loss_function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
 ) -> float | None:
-    """Do the actions of this rank's stage: one forward and one backward pass of each microbatch.
+    """Do the actions of this rank's stage: one forward and one backward pass of each
+    microbatch.
 
-    Afterwards parameter.grad of every parameter of the stage is the gradient of the mean loss over all samples of the
-    batch. Before, it is None. Nothing else that was given changes, and inputs get no gradient. All tensors are float64.
+    Afterwards parameter.grad of every parameter of the stage is the gradient of the mean loss
+    over all samples of the batch. Before, it is None. Nothing else that was given changes, and
+    inputs get no gradient. All tensors are float64.
 
     Args:
-        comm: the communicator of this rank. Rank s has stage s; there are as many ranks as stages, perhaps only one.
-        module: this rank's stage; all its parameters need a gradient. Call it once for each microbatch.
-        actions: what this rank does, in this order, such as ["1F0", "1B0", "1F1", "1B1"]. The schedule of all ranks can
-            be executed.
+        comm: the communicator of this rank. Rank s has stage s; there are as many ranks as
+            stages, perhaps only one.
+        module: this rank's stage; all its parameters need a gradient. Call it once for each
+            microbatch.
+        actions: what this rank does, in this order, such as ["1F0", "1B0", "1F1", "1B1"]. The
+            schedule of all ranks can be executed.
         shapes: for each microbatch the shape of this stage's input, [samples, features].
         inputs: on the first rank the input of each microbatch; on the others None.
         targets: on the last rank the targets of each microbatch; on the others None.
-        loss_function: loss_function(output, targets) is the mean loss over the samples of a microbatch, shape [].
+        loss_function: loss_function(output, targets) is the mean loss over the samples of a
+            microbatch, shape [].
 
     Returns:
-        On the last rank the mean loss over all samples of the batch, as a float; on the others None.
+        On the last rank the mean loss over all samples of the batch, as a float; on the others
+        None.
 
-    Cost: for each microbatch one message to the next rank, if there is one, of the size of the output, and one to the
-        rank before, if there is one, of the size of the input. A microbatch's input, output and all that is computed
-        between them are kept from its forward pass to its backward pass, and no longer.
+    Cost: for each microbatch one message to the next rank, if there is one, of the size of the
+        output, and one to the rank before, if there is one, of the size of the input. A
+        microbatch's input, output and all that is computed between them are kept from its
+        forward pass to its backward pass, and no longer.
     """
     ### BEGIN SOLUTION
     first, last = comm.rank == 0, comm.rank == comm.world_size - 1
@@ -343,21 +357,28 @@ def run_stage(
 
 
 # %%
-batch = [torch.tensor(rows, dtype=torch.float64) for rows in ([[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]])]
+batch = [
+    torch.tensor(rows, dtype=torch.float64) for rows in ([[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]])
+]
 wanted = [torch.tensor(rows, dtype=torch.float64) for rows in ([[1.0], [0.0]], [[1.0]])]
 features = [2, 3, 1]  # 2 into stage 0, 3 from there into stage 1, 1 out of it
 
 
 def layer(stage: int) -> torch.nn.Module:
-    torch.manual_seed(stage)  # a layer's weights depend on the layer, and not on how the model is cut
+    # a layer's weights depend on the layer, and not on how the model is cut
+    torch.manual_seed(stage)
     return torch.nn.Linear(features[stage], features[stage + 1]).double()
 
 
-def try_stage(comm: Communicator, schedule: list[list[str]]) -> tuple[float | None, list[float]]:
+def try_stage(
+    comm: Communicator, schedule: list[list[str]]
+) -> tuple[float | None, list[float]]:
     module, actions = layer(comm.rank), schedule[comm.rank]
     shapes = [[2, features[comm.rank]], [1, features[comm.rank]]]
     inputs, targets = (batch, None) if comm.rank == 0 else (None, wanted)
-    loss = run_stage(comm, module, actions, shapes, inputs, targets, torch.nn.functional.mse_loss)
+    loss = run_stage(
+        comm, module, actions, shapes, inputs, targets, torch.nn.functional.mse_loss
+    )
     return loss, module.weight.grad.flatten().tolist()
 
 
@@ -394,7 +415,8 @@ report = check_run_stage(
     ],
 )
 assert report[1].trace.messages_sent == [3, 3]
-assert report[3].trace.bytes_sent == [7 * 5 * 8, 7 * (4 + 5) * 8, 7 * 4 * 8]  # 7 samples; 5, then 4 features
+# 7 samples; 5, then 4 features
+assert report[3].trace.bytes_sent == [7 * 5 * 8, 7 * (4 + 5) * 8, 7 * 4 * 8]
 assert report[4].trace.bytes_sent == [0]
 for seen in report:
     expected = schedules.most_live(seen.facts.schedule)
@@ -413,7 +435,9 @@ from distlib.exercises.pipeline.cases import Plan
 from distlib.exercises.pipeline.checks import check_run_stage
 from distlib.training import schedules
 
-crossed = schedules.parse_schedule(["0F0 0F1 0F2 0B2 0B0 0B1", "1F1 1F0 1B0 1F2 1B1 1B2", "2F0 2F1 2B1 2B0 2F2 2B2"])
+crossed = schedules.parse_schedule(
+    ["0F0 0F1 0F2 0B2 0B0 0B1", "1F1 1F0 1B0 1F2 1B1 1B2", "2F0 2F1 2B1 2B0 2F2 2B2"]
+)
 report = check_run_stage(
     run_stage,
     plans=[
@@ -433,11 +457,18 @@ assert len(report) == 11
 assert report[0].trace.bytes_sent == [16 * 5 * 8] * 2
 assert report[2].trace.messages_sent == [3, 6, 3]
 assert report[3].trace.bytes_sent == [0]
-assert report[4].trace.bytes_sent == [24 * 5 * 8, 24 * (4 + 5) * 8, 24 * (2 + 4) * 8, 24 * 2 * 8]
+assert report[4].trace.bytes_sent == [
+    24 * 5 * 8,
+    24 * (4 + 5) * 8,
+    24 * (2 + 4) * 8,
+    24 * 2 * 8,
+]
 for seen in report:
     expected = schedules.most_live(seen.facts.schedule)
     assert [max(result["kept"]) for result in seen.results] == expected
-    assert seen.trace.messages_sent[0] == len(seen.facts.samples) * seen.facts.calls * (seen.size > 1)
+    assert seen.trace.messages_sent[0] == len(seen.facts.samples) * seen.facts.calls * (
+        seen.size > 1
+    )
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -463,7 +494,11 @@ def train(comm: Communicator, rows: list[list[str]]) -> list[float | None]:
     optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
     for _ in range(STEPS):
         optimizer.zero_grad()
-        losses.append(run_stage(comm, module, rows[comm.rank], [[4, 16]] * MICROBATCHES, inputs, targets, mse))
+        losses.append(
+            run_stage(
+                comm, module, rows[comm.rank], [[4, 16]] * MICROBATCHES, inputs, targets, mse
+            )
+        )
         optimizer.step()
     return losses
 
@@ -471,7 +506,10 @@ def train(comm: Communicator, rows: list[list[str]]) -> list[float | None]:
 simulated = SimulatedWorld(4)
 losses = simulated.run(train, schedule, timeout=30)[-1]
 print("losses:", *(f"{loss:.4f}" for loss in losses))
-print("bytes sent by each rank in each step:", [nbytes // STEPS for nbytes in simulated.trace.bytes_sent])
+print(
+    "bytes sent by each rank in each step:",
+    [nbytes // STEPS for nbytes in simulated.trace.bytes_sent],
+)
 
 # %% [markdown]
 # ## Check everything

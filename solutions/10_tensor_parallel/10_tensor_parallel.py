@@ -76,7 +76,9 @@ two = World(2)  # two ranks to try things on
 
 class _TwoDirections(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, forward: Callable, backward: Callable) -> torch.Tensor:
+    def forward(
+        ctx: Any, tensor: torch.Tensor, forward: Callable, backward: Callable
+    ) -> torch.Tensor:
         ctx.go_back = backward
         return _unchanged("forward", forward, tensor)
 
@@ -85,13 +87,16 @@ class _TwoDirections(torch.autograd.Function):
         return _unchanged("backward", ctx.go_back, gradient), None, None
 
 
-def _unchanged(name: str, function: Callable[[torch.Tensor], torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
+def _unchanged(
+    name: str, function: Callable[[torch.Tensor], torch.Tensor], tensor: torch.Tensor
+) -> torch.Tensor:
     """function(tensor), if it leaves the tensor as it is."""
     before = tensor.clone()
     result = function(tensor)
     if not torch.equal(tensor.nan_to_num(), before.nan_to_num()):
         raise RuntimeError(
-            f"with_backward: the function `{name}` has written into the tensor that it was given. Let it write into a "
+            f"with_backward: the function `{name}` has written into the tensor that it was "
+            "given. Let it write into a "
             "copy: total = tensor.clone()"
         )
     return result
@@ -102,7 +107,8 @@ def with_backward(
     forward: Callable[[torch.Tensor], torch.Tensor],
     backward: Callable[[torch.Tensor], torch.Tensor],
 ) -> torch.Tensor:
-    """forward(tensor). In the backward pass, the gradient of tensor is backward(the gradient of the result)."""
+    """forward(tensor). In the backward pass, the gradient of tensor is backward(the gradient of
+    the result)."""
     return _TwoDirections.apply(tensor, forward, backward)
 
 
@@ -143,8 +149,9 @@ class ColumnParallelLinear(torch.nn.Module):
 
     Args:
         comm: the communicator of this rank.
-        weight: a file with the whole weight, [out_features, in_features]. Rank r of N reads the rows from
-            r · out_features / N up to, but not including, (r + 1) · out_features / N, and nothing else.
+        weight: a file with the whole weight, [out_features, in_features]. Rank r of N reads the
+            rows from r · out_features / N up to, but not including, (r + 1) · out_features / N,
+            and nothing else.
         bias: a file with the whole bias, [out_features], read likewise; None if there is none.
 
     Attributes:
@@ -157,12 +164,16 @@ class ColumnParallelLinear(torch.nn.Module):
     Cost: forward sends nothing. Backward sends one all-reduce of a tensor of the input's shape.
     """
 
-    def __init__(self, comm: Communicator, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+    def __init__(
+        self, comm: Communicator, weight: torch.Tensor, bias: torch.Tensor | None
+    ) -> None:
         ### BEGIN SOLUTION
         super().__init__()
         out_features, size = weight.shape[0], comm.world_size
         if out_features % size:
-            raise ValueError(f"{size} ranks can't have equal shares of {out_features} output features")
+            raise ValueError(
+                f"{size} ranks can't have equal shares of {out_features} output features"
+            )
         rows = slice(comm.rank * out_features // size, (comm.rank + 1) * out_features // size)
         self.comm = comm
         self.weight = torch.nn.Parameter(weight[rows])
@@ -170,7 +181,8 @@ class ColumnParallelLinear(torch.nn.Module):
         ### END SOLUTION
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[…, in_features], the same on all ranks → […, out_features / N], this rank's features. x does not change."""
+        """[…, in_features], the same on all ranks → […, out_features / N], this rank's
+        features. x does not change."""
         ### BEGIN SOLUTION
         x = with_backward(x, forward=lambda x: x, backward=self.summed)
         return linear(x, self.weight, self.bias)
@@ -292,9 +304,11 @@ class RowParallelLinear(torch.nn.Module):
 
     Args:
         comm: the communicator of this rank.
-        weight: a file with the whole weight, [out_features, in_features]. Rank r of N reads the columns from
-            r · in_features / N up to, but not including, (r + 1) · in_features / N, and nothing else.
-        bias: a file with the whole bias, [out_features]. Every rank reads all of it. None if there is none.
+        weight: a file with the whole weight, [out_features, in_features]. Rank r of N reads the
+            columns from r · in_features / N up to, but not including,
+            (r + 1) · in_features / N, and nothing else.
+        bias: a file with the whole bias, [out_features]. Every rank reads all of it. None if
+            there is none.
 
     Attributes:
         weight: a torch.nn.Parameter, this rank's share: [out_features, in_features / N].
@@ -303,15 +317,20 @@ class RowParallelLinear(torch.nn.Module):
     Raises:
         ValueError: N does not divide in_features.
 
-    Cost: forward sends one all-reduce of a tensor of the output's shape. Backward sends nothing.
+    Cost: forward sends one all-reduce of a tensor of the output's shape. Backward sends
+    nothing.
     """
 
-    def __init__(self, comm: Communicator, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+    def __init__(
+        self, comm: Communicator, weight: torch.Tensor, bias: torch.Tensor | None
+    ) -> None:
         ### BEGIN SOLUTION
         super().__init__()
         in_features, size = weight.shape[1], comm.world_size
         if in_features % size:
-            raise ValueError(f"{size} ranks can't have equal shares of {in_features} input features")
+            raise ValueError(
+                f"{size} ranks can't have equal shares of {in_features} input features"
+            )
         self.comm = comm
         self.weight = torch.nn.Parameter(
             weight[:, comm.rank * in_features // size : (comm.rank + 1) * in_features // size]
@@ -320,9 +339,12 @@ class RowParallelLinear(torch.nn.Module):
         ### END SOLUTION
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[…, in_features / N], this rank's features → […, out_features], the same on all ranks. x does not change."""
+        """[…, in_features / N], this rank's features → […, out_features], the same on all
+        ranks. x does not change."""
         ### BEGIN SOLUTION
-        output = with_backward(linear(x, self.weight), forward=self.summed, backward=lambda gradient: gradient)
+        output = with_backward(
+            linear(x, self.weight), forward=self.summed, backward=lambda gradient: gradient
+        )
         return output if self.bias is None else output + self.bias
 
     def summed(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -446,17 +468,23 @@ assert all(result["largest"] < 9 * 12 for result in report[4].results)
 
 # %% solution="parallel_attention"
 def parallel_attention(
-    comm: Communicator, x: torch.Tensor, qkv_weight: torch.Tensor, output_weight: torch.Tensor, heads: int
+    comm: Communicator,
+    x: torch.Tensor,
+    qkv_weight: torch.Tensor,
+    output_weight: torch.Tensor,
+    heads: int,
 ) -> torch.Tensor:
-    """Self-attention of which each rank computes some of the heads. No bias, no mask: every position attends to all.
+    """Self-attention of which each rank computes some of the heads. No bias, no mask: every
+    position attends to all.
 
     Args:
         comm: the communicator of this rank.
         x: [batch, length, features], the same on all ranks. Does not change.
-        qkv_weight: a file with the whole weight of queries, keys and values, [3 · features, features]. A rank reads the
-            rows of its heads in each of the three sections, and nothing else.
-        output_weight: a file with the whole weight of the output, [features, features]. A rank reads the columns of its
-            heads, and nothing else.
+        qkv_weight: a file with the whole weight of queries, keys and values, [3 · features,
+            features]. A rank reads the rows of its heads in each of the three sections, and
+            nothing else.
+        output_weight: a file with the whole weight of the output, [features, features]. A rank
+            reads the columns of its heads, and nothing else.
         heads: the number of heads, on all ranks together. It divides the number of features.
 
     Returns:
@@ -465,14 +493,17 @@ def parallel_attention(
     Raises:
         ValueError: the ranks do not divide the heads.
 
-    Cost: one all-reduce of a tensor of the shape of x in the forward pass, and one in the backward pass.
+    Cost: one all-reduce of a tensor of the shape of x in the forward pass, and one in the
+    backward pass.
     """
     ### BEGIN SOLUTION
     features, size = x.shape[-1], comm.world_size
     if heads % size:
         raise ValueError(f"{size} ranks can't have equal shares of {heads} heads")
     columns = slice(comm.rank * features // size, (comm.rank + 1) * features // size)
-    rows = [section * features + row for section in range(3) for row in range(features)[columns]]
+    rows = [
+        section * features + row for section in range(3) for row in range(features)[columns]
+    ]
 
     def same(tensor: torch.Tensor) -> torch.Tensor:
         return tensor
@@ -484,7 +515,8 @@ def parallel_attention(
 
     packed = linear(with_backward(x, forward=same, backward=summed), qkv_weight[rows])
     by_head = packed.unflatten(-1, (3, heads // size, features // heads))
-    queries, keys, values = by_head.permute(2, 0, 3, 1, 4)  # each [batch, heads of this rank, length, d]
+    # each [batch, heads of this rank, length, d]
+    queries, keys, values = by_head.permute(2, 0, 3, 1, 4)
     scores = queries @ keys.transpose(-1, -2) / math.sqrt(features // heads)
     mixed = scores.softmax(dim=-1) @ values
     part = linear(mixed.transpose(1, 2).flatten(2), output_weight[:, columns])
@@ -514,8 +546,13 @@ x = sentence.clone().requires_grad_()
 wanted = alone(x, x, x, need_weights=False)[0]
 wanted.square().sum().backward()
 for rank, (output, gradient) in enumerate(two.run(try_attention)):
-    differences = [(found - right).abs().max().item() for found, right in ((output, wanted), (gradient, x.grad))]
-    print(f"rank {rank}: output differs by {differences[0]:.1e}, gradient by {differences[1]:.1e}")
+    differences = [
+        (found - right).abs().max().item()
+        for found, right in ((output, wanted), (gradient, x.grad))
+    ]
+    print(
+        f"rank {rank}: output differs by {differences[0]:.1e}, gradient by {differences[1]:.1e}"
+    )
 print(two.trace.summary())
 
 # %% [markdown]
@@ -537,12 +574,14 @@ report = check_parallel_attention(
         Attention(2, features=8, heads=2, next_to=True),
     ],
 )
-assert sum(report[0].trace.bytes_sent) == 2 * 2 * (4 * 24) * 8  # forward and backward; 4 positions of 24 features
+# forward and backward; 4 positions of 24 features
+assert sum(report[0].trace.bytes_sent) == 2 * 2 * (4 * 24) * 8
 assert sum(report[1].trace.bytes_sent) == 2 * 2 * (6 * 8) * 8
 assert sum(report[3].trace.bytes_sent) == 2 * 6 * (6 * 12) * 8
 assert sum(report[4].trace.bytes_sent) == 2 * (3 * 8) * 8
 assert [sum(report[number].trace.bytes_sent) for number in (2, 5)] == [0, 0]
-assert sum(report[6].trace.bytes_sent) == (2 + 1) * 2 * (6 * 8) * 8  # and forward with other weights, once before
+# and forward with other weights, once before
+assert sum(report[6].trace.bytes_sent) == (2 + 1) * 2 * (6 * 8) * 8
 print(report)
 
 # %% [markdown]
@@ -574,7 +613,8 @@ assert sum(report[0].trace.bytes_sent) == 2 * 2 * (12 * 16) * 8
 assert sum(report[2].trace.bytes_sent) == 2 * 4 * (6 * 18) * 8
 assert sum(report[4].trace.bytes_sent) == 2 * 10 * (6 * 24) * 8
 assert sum(report[5].trace.bytes_sent) == 4 * (8 * 12) * 8
-assert sum(report[6].trace.bytes_sent) == (2 + 1) * 4 * (6 * 18) * 8  # and forward through the other one
+# and forward through the other one
+assert sum(report[6].trace.bytes_sent) == (2 + 1) * 4 * (6 * 18) * 8
 assert [sum(report[number].trace.bytes_sent) for number in (1, 7)] == [0] * 2
 assert all(result["largest"] < 3 * 24 * 24 for result in report[4].results)
 ### END HIDDEN TESTS
@@ -620,19 +660,21 @@ def vocabulary_parallel_loss(
 
     Args:
         comm: the communicator of this rank.
-        logits: [positions, share], float64, of this rank's tokens: first, first + 1, …, first + share - 1. A share has
-            at least one token; ranks may have shares of different sizes. Does not change.
-        targets: [positions], int64, for each position a token of the whole vocabulary; the same on all ranks. Does not
-            change.
+        logits: [positions, share], float64, of this rank's tokens: first, first + 1, …,
+            first + share - 1. A share has at least one token; ranks may have shares of
+            different sizes. Does not change.
+        targets: [positions], int64, for each position a token of the whole vocabulary; the same
+            on all ranks. Does not change.
         first: the number of this rank's first token.
 
     Returns:
-        The mean over the positions of log(sum of exp(logit) over all tokens) - logit of the target: a tensor of shape
-        [], the same on all ranks. In the backward pass each rank's logits get their own gradient. Finite also where
-        logits are far from 0.
+        The mean over the positions of log(sum of exp(logit) over all tokens) - logit of the
+        target: a tensor of shape [], the same on all ranks. In the backward pass each rank's
+        logits get their own gradient. Finite also where logits are far from 0.
 
-    Cost: forward sends at most three all-reduces of one number per position each, or as many numbers in fewer calls.
-        Backward sends nothing. No rank ever makes a tensor with a column for every token of the vocabulary.
+    Cost: forward sends at most three all-reduces of one number per position each, or as many
+        numbers in fewer calls. Backward sends nothing. No rank ever makes a tensor with a
+        column for every token of the vocabulary.
     """
     ### BEGIN SOLUTION
     largest = logits.detach().amax(dim=1)
@@ -641,7 +683,8 @@ def vocabulary_parallel_loss(
 
     share = logits.shape[1]
     is_own = (targets >= first) & (targets < first + share)
-    columns = (targets - first).clamp(0, share - 1)  # any column, where the target is another rank's
+    # any column, where the target is another rank's
+    columns = (targets - first).clamp(0, share - 1)
     at_target = shifted.gather(1, columns.unsqueeze(1)).squeeze(1) * is_own
 
     def summed(tensor: torch.Tensor) -> torch.Tensor:
@@ -671,7 +714,10 @@ def try_loss(comm: Communicator) -> tuple[float, list[float]]:
 
 
 for rank, (loss, gradient) in enumerate(two.run(try_loss)):
-    print(f"rank {rank}: loss {loss:.4f}, gradient of its logits {[round(each, 4) for each in gradient]}")
+    print(
+        f"rank {rank}: loss {loss:.4f}, gradient of its logits "
+        f"{[round(each, 4) for each in gradient]}"
+    )
 print(two.trace.summary())
 
 # %% [markdown]
@@ -694,7 +740,10 @@ report = check_vocabulary_parallel_loss(
         Loss(shares=(6, 6), apart=800),
     ],
 )
-assert all(0 < sum(report[number].trace.bytes_sent) <= 2 * 3 * 5 * 8 for number in (0, 2, 4, 5, 6, 7))  # 5 positions
+# 5 positions
+assert all(
+    0 < sum(report[number].trace.bytes_sent) <= 2 * 3 * 5 * 8 for number in (0, 2, 4, 5, 6, 7)
+)
 assert 0 < sum(report[3].trace.bytes_sent) <= 4 * 3 * 5 * 8
 assert sum(report[1].trace.bytes_sent) == 0
 print(report)
@@ -745,14 +794,18 @@ STEPS, RANKS, FEATURES, HIDDEN = 5, 4, 16, 64
 
 def train(comm: Communicator) -> tuple[list[float], int]:
     torch.manual_seed(0)  # the same files and data on all ranks
-    up, down = torch.randn(HIDDEN, FEATURES).double() / 4, torch.randn(FEATURES, HIDDEN).double() / 8
+    up, down = (
+        torch.randn(HIDDEN, FEATURES).double() / 4,
+        torch.randn(FEATURES, HIDDEN).double() / 8,
+    )
     data = torch.randn(2, 8, FEATURES).double().tanh()
     first = ColumnParallelLinear(comm, up, torch.zeros(HIDDEN).double())
     second = RowParallelLinear(comm, down, torch.zeros(FEATURES).double())
     model, losses = torch.nn.Sequential(first, torch.nn.GELU(), second), []
     for _ in range(STEPS):
         model.zero_grad()
-        x = data[0].requires_grad_()  # as in a deeper model, where layers before this one need the gradient
+        # as in a deeper model, where layers before this one need the gradient
+        x = data[0].requires_grad_()
         loss = torch.nn.functional.mse_loss(model(x), data[1])
         loss.backward()
         for parameter in model.parameters():
@@ -765,7 +818,10 @@ simulated = SimulatedWorld(RANKS, contexts="threads")
 losses, held = simulated.run(train, timeout=30)[0]
 print("losses:", *(f"{loss:.6f}" for loss in losses))
 print(f"a rank holds {held} parameters of {2 * FEATURES * HIDDEN + FEATURES + HIDDEN}")
-print("bytes sent by each rank in each step:", [nbytes // STEPS for nbytes in simulated.trace.bytes_sent])
+print(
+    "bytes sent by each rank in each step:",
+    [nbytes // STEPS for nbytes in simulated.trace.bytes_sent],
+)
 
 # %% [markdown]
 # ## Check everything

@@ -65,13 +65,13 @@ def mesh_groups(sizes: Mapping[str, int], axis: str) -> list[list[int]]:
     """The groups of one axis. Only computes; sends no message.
 
     Args:
-        sizes: how many ranks there are along each axis, in the order of the mesh; the last axis varies fastest. It must
-            not change.
+        sizes: how many ranks there are along each axis, in the order of the mesh; the last axis
+            varies fastest. It must not change.
         axis: one of its names.
 
     Returns:
-        The groups in the order of their first ranks; each is the list of its ranks, in the order of their coordinates
-        along the axis.
+        The groups in the order of their first ranks; each is the list of its ranks, in the
+        order of their coordinates along the axis.
     """
     ### BEGIN SOLUTION
     names = list(sizes)
@@ -99,7 +99,9 @@ for axis in ("dp", "pp", "tp"):
 # %% test="mesh_groups_visible" points=1
 from distlib.exercises.hybrid.checks import check_mesh_groups
 
-report = check_mesh_groups(mesh_groups, meshes=[{"dp": 2, "pp": 2, "tp": 2}, {"dp": 2, "tp": 3}, {"dp": 4}])
+report = check_mesh_groups(
+    mesh_groups, meshes=[{"dp": 2, "pp": 2, "tp": 2}, {"dp": 2, "tp": 3}, {"dp": 4}]
+)
 assert [list(group) for group in report.answers[0]] == [[0, 4], [1, 5], [2, 6], [3, 7]]
 assert [list(group) for group in report.answers[4]] == [[0, 1, 2], [3, 4, 5]]
 print(report)
@@ -115,7 +117,12 @@ from distlib.exercises.hybrid.checks import check_mesh_groups
 
 report = check_mesh_groups(
     mesh_groups,
-    meshes=[{"tp": 2, "dp": 3}, {"pp": 3, "dp": 2, "tp": 4}, {"dp": 5}, {"dp": 2, "cp": 1, "tp": 2}],
+    meshes=[
+        {"tp": 2, "dp": 3},
+        {"pp": 3, "dp": 2, "tp": 4},
+        {"dp": 5},
+        {"dp": 2, "cp": 1, "tp": 2},
+    ],
     drawn=4,
     seed=121,
 )
@@ -138,24 +145,29 @@ assert len(report) >= 13
 
 # %% solution="build_mesh"
 def build_mesh(comm: Communicator, sizes: Mapping[str, int]) -> dict[str, Communicator]:
-    """The group of this rank along each axis of a mesh. Sends no message; every rank calls `split` once for each axis.
+    """The group of this rank along each axis of a mesh. Sends no message; every rank calls
+    `split` once for each axis.
 
     Args:
         comm: the communicator of this rank.
         sizes: as of `mesh_groups`. It must not change.
 
     Returns:
-        By axis, the communicator of the group that this rank is in. In it, the rank's number is its coordinate.
+        By axis, the communicator of the group that this rank is in. In it, the rank's number is
+        its coordinate.
 
     Raises:
-        ValueError: the sizes do not multiply out to `comm.world_size`. The text names their product and the world size.
+        ValueError: the sizes do not multiply out to `comm.world_size`. The text names their
+            product and the world size.
     """
     ### BEGIN SOLUTION
     product = 1
     for size in sizes.values():
         product *= size
     if product != comm.world_size:
-        raise ValueError(f"a mesh {dict(sizes)} has {product} ranks, and the world has {comm.world_size}")
+        raise ValueError(
+            f"a mesh {dict(sizes)} has {product} ranks, and the world has {comm.world_size}"
+        )
     mesh, stride = {}, product
     for axis, size in sizes.items():
         stride //= size
@@ -203,7 +215,13 @@ from distlib.exercises.hybrid.checks import check_build_mesh
 
 report = check_build_mesh(
     build_mesh,
-    meshes=[{"tp": 2, "dp": 3}, {"pp": 2, "dp": 4, "tp": 1}, {"dp": 2, "cp": 1, "tp": 2}, {"tp": 4}, {"pp": 1}],
+    meshes=[
+        {"tp": 2, "dp": 3},
+        {"pp": 2, "dp": 4, "tp": 1},
+        {"dp": 2, "cp": 1, "tp": 2},
+        {"tp": 4},
+        {"pp": 1},
+    ],
     refused=[(4, {"dp": 2, "pp": 1, "tp": 3}), (6, {"pp": 2, "tp": 2})],
     seed=122,
 )
@@ -264,27 +282,30 @@ def hybrid_step(
 ) -> float | None:
     """The gradients of one batch, on a mesh of dp × pp × tp.
 
-    Afterwards parameter.grad of every parameter of the stage is the gradient of the mean loss over the samples of all
-    replicas. Before each call it is None. Nothing else that was given changes, and inputs get no gradient. All tensors
-    are float64.
+    Afterwards parameter.grad of every parameter of the stage is the gradient of the mean loss
+    over the samples of all replicas. Before each call it is None. Nothing else that was given
+    changes, and inputs get no gradient. All tensors are float64.
 
     Args:
         mesh: the groups "dp", "pp" and "tp" of this rank. Any of them may have one rank only.
-        stage: this rank's part of the stage that has the number of its rank along pp; all its parameters need a
-            gradient. It talks to the ranks of tp itself. Call it once for each microbatch.
-        shapes: for each microbatch of this replica the shape of what goes into the stage, [samples, features]. What
-            comes out has the same shape. All replicas have equally many microbatches.
+        stage: this rank's part of the stage that has the number of its rank along pp; all its
+            parameters need a gradient. It talks to the ranks of tp itself. Call it once for
+            each microbatch.
+        shapes: for each microbatch of this replica the shape of what goes into the stage,
+            [samples, features]. What comes out has the same shape. All replicas have equally
+            many microbatches.
         inputs: on the first stage the input of each microbatch; else None.
         targets: on the last stage the targets of each microbatch; else None.
-        loss_function: loss_function(outputs, targets) is the sum over the samples of a microbatch, shape [].
+        loss_function: loss_function(outputs, targets) is the sum over the samples of a
+            microbatch, shape [].
         global_batch_size: the number of samples of all replicas together.
 
     Returns:
         On the last stage the mean loss over the samples of all replicas, as a float; else None.
 
-    Cost: along pp, for each microbatch, a message with the output to the next stage, and one with the gradient of the
-        input to the stage before. Along dp as many bytes as one all-reduce of all gradients, and on the last stage of
-        the loss, takes.
+    Cost: along pp, for each microbatch, a message with the output to the next stage, and one
+        with the gradient of the input to the stage before. Along dp as many bytes as one
+        all-reduce of all gradients, and on the last stage of the loss, takes.
     """
     ### BEGIN SOLUTION
     pp, dp = mesh["pp"], mesh["dp"]
@@ -331,7 +352,8 @@ batches = [[each.double() for each in own] for own in batches]
 
 
 def layer(number: int) -> torch.nn.Module:
-    torch.manual_seed(number)  # a layer's weights depend on the layer, and not on how the model is cut
+    # a layer's weights depend on the layer, and not on how the model is cut
+    torch.manual_seed(number)
     return torch.nn.Linear(3, 3).double()
 
 
@@ -343,7 +365,9 @@ def try_step(comm: Communicator) -> tuple[float | None, float]:
     mesh = build_mesh(comm, {"dp": 2, "pp": 2, "tp": 2})
     own, stage = batches[mesh["dp"].rank], layer(mesh["pp"].rank)
     shapes = [list(each.shape) for each in own]
-    inputs, targets = (own, None) if mesh["pp"].rank == 0 else (None, [0 * each for each in own])
+    inputs, targets = (
+        (own, None) if mesh["pp"].rank == 0 else (None, [0 * each for each in own])
+    )
     loss = hybrid_step(mesh, stage, shapes, inputs, targets, squares, global_batch_size=6)
     return loss, stage.bias.grad[0].item()
 
@@ -353,7 +377,10 @@ for rank, (loss, gradient) in enumerate(eight.run(try_step)):
 samples, stages = torch.cat([each for own in batches for each in own]), [layer(0), layer(1)]
 loss = squares(stages[1](stages[0](samples)), 0 * samples) / 6
 loss.backward()
-print(f"alone:  loss {loss.item()}, first gradients", *(f"{each.bias.grad[0].item():.6f}" for each in stages))
+print(
+    f"alone:  loss {loss.item()}, first gradients",
+    *(f"{each.bias.grad[0].item():.6f}" for each in stages),
+)
 
 # %% [markdown]
 # **Visible test: 4 points.** It compares loss and gradients with those of a single process, and looks at each message.
@@ -370,7 +397,9 @@ report = check_hybrid_step(
         MeshPlan({"dp": 2, "pp": 1, "tp": 1}, samples=[[2, 1], [1, 3]]),
         MeshPlan({"dp": 2, "pp": 1, "tp": 2}, samples=[[2], [1]]),
         MeshPlan({"dp": 2, "pp": 2, "tp": 2}, samples=[[2, 1], [3, 1]]),
-        MeshPlan({"dp": 2, "pp": 2, "tp": 1}, samples=[[1, 1, 2], [2, 1, 1]], loss="absolute error"),
+        MeshPlan(
+            {"dp": 2, "pp": 2, "tp": 1}, samples=[[1, 1, 2], [2, 1, 1]], loss="absolute error"
+        ),
         MeshPlan({"dp": 1, "pp": 3, "tp": 1}, samples=[[2, 1]], calls=2),
         MeshPlan({"dp": 1, "pp": 1, "tp": 1}, samples=[[1, 2]]),
     ],
@@ -438,13 +467,15 @@ def clip_gradients(
 
     Args:
         mesh: the groups "dp", "pp" and "tp" of this rank. Any of them may have one rank only.
-        sharded: the gradients of parameters of which each rank of tp has another part; float64, any shapes, any number
-            of them, perhaps none. All ranks of tp have equally many, stages may have other numbers.
+        sharded: the gradients of parameters of which each rank of tp has another part; float64,
+            any shapes, any number of them, perhaps none. All ranks of tp have equally many,
+            stages may have other numbers.
         replicated: the gradients of those that all ranks of tp have; float64.
         max_norm: above 0.
 
     Returns:
-        The norm of all gradients of the model before, as a float; the same on every rank, up to rounding.
+        The norm of all gradients of the model before, as a float; the same on every rank, up to
+        rounding.
 
     Cost: messages of one or two numbers along tp and pp, none along dp.
     """
@@ -555,7 +586,8 @@ def layout_memory(model: Mapping[str, int], layout: Mapping[str, int]) -> float:
 
     Args:
         model: "layers", "features", "heads", "sequence" and "batch". It must not change.
-        layout: the sizes of "dp", "pp" and "tp". pp divides the layers, dp the batch. It must not change.
+        layout: the sizes of "dp", "pp" and "tp". pp divides the layers, dp the batch. It must
+            not change.
 
     Returns:
         Parameters, gradients, states and activations together.
@@ -575,7 +607,11 @@ def layout_memory(model: Mapping[str, int], layout: Mapping[str, int]) -> float:
 
 # %%
 small = {"layers": 24, "features": 2048, "heads": 16, "sequence": 1024, "batch": 64}
-for layout in ({"dp": 1, "pp": 1, "tp": 1}, {"dp": 8, "pp": 1, "tp": 1}, {"dp": 2, "pp": 2, "tp": 2}):
+for layout in (
+    {"dp": 1, "pp": 1, "tp": 1},
+    {"dp": 8, "pp": 1, "tp": 1},
+    {"dp": 2, "pp": 2, "tp": 2},
+):
     print(layout, f"{layout_memory(small, layout) / 1e9:.2f} GB")
 
 # %% [markdown]
@@ -638,7 +674,9 @@ assert report.answers[0] == 16 * 1728 + 34 * 3 * 6 * 4
 
 
 # %% solution="layout_seconds"
-def layout_seconds(model: Mapping[str, int], cluster: Cluster, speed: float, layout: Mapping[str, int]) -> float:
+def layout_seconds(
+    model: Mapping[str, int], cluster: Cluster, speed: float, layout: Mapping[str, int]
+) -> float:
     """The seconds that a step takes. Only computes; sends no message.
 
     Args:
@@ -653,7 +691,9 @@ def layout_seconds(model: Mapping[str, int], cluster: Cluster, speed: float, lay
 
     ### BEGIN SOLUTION
     def link(axis: str) -> Link:
-        nodes = [{cluster.node_of(rank) for rank in group} for group in mesh_groups(layout, axis)]
+        nodes = [
+            {cluster.node_of(rank) for rank in group} for group in mesh_groups(layout, axis)
+        ]
         return cluster.inter if any(len(found) > 1 for found in nodes) else cluster.intra
 
     def ring(axis: str, nbytes: float) -> float:
@@ -663,7 +703,9 @@ def layout_seconds(model: Mapping[str, int], cluster: Cluster, speed: float, lay
     dp, pp, tp = layout["dp"], layout["pp"], layout["tp"]
     parameters = 12 * model["layers"] * model["features"] ** 2 / (pp * tp)
     values = 2 * model["sequence"] * model["features"]
-    microbatch = 6 * parameters * model["sequence"] / speed + model["layers"] // pp * 4 * ring("tp", values)
+    microbatch = 6 * parameters * model["sequence"] / speed + model["layers"] // pp * 4 * ring(
+        "tp", values
+    )
     messages = 2 * (pp - 1) * (link("pp").latency + values / link("pp").bandwidth)
     return (model["batch"] // dp + pp - 1) * microbatch + messages + ring("dp", 2 * parameters)
     ### END SOLUTION
@@ -693,7 +735,8 @@ report = check_layout_seconds(
     clusters=[(1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (2, 4)],
     speed=1e9,
 )
-assert abs(report.answers[0] - 0.2304) < 1e-9  # 8 microbatches of 6 · 480,000 · 10 operations, at 1e9 per second
+# 8 microbatches of 6 · 480,000 · 10 operations, at 1e9 per second
+assert abs(report.answers[0] - 0.2304) < 1e-9
 print(report)
 
 # %% [markdown]
@@ -724,8 +767,11 @@ assert len(report) == 58
 
 
 # %% solution="choose_strategy"
-def choose_strategy(model: Mapping[str, int], cluster: Cluster, memory: float, speed: float) -> dict[str, int]:
-    """The fastest layout that fits into memory, by `layout_memory` and `layout_seconds`. Only computes.
+def choose_strategy(
+    model: Mapping[str, int], cluster: Cluster, memory: float, speed: float
+) -> dict[str, int]:
+    """The fastest layout that fits into memory, by `layout_memory` and `layout_seconds`. Only
+    computes.
 
     Args:
         model: as of `layout_memory`.
@@ -733,11 +779,13 @@ def choose_strategy(model: Mapping[str, int], cluster: Cluster, memory: float, s
         memory: bytes of each rank.
 
     Returns:
-        The sizes of "dp", "pp" and "tp", in this order. If several are equally fast, any of them.
+        The sizes of "dp", "pp" and "tp", in this order. If several are equally fast, any of
+        them.
 
     Raises:
-        ValueError: no layout fits. The text names the bytes of the layout that needs the least, rounded to a whole
-            number, written without any separator, such as 81250000000. It may name others, too.
+        ValueError: no layout fits. The text names the bytes of the layout that needs the least,
+            rounded to a whole number, written without any separator, such as 81250000000. It
+            may name others, too.
     """
     ### BEGIN SOLUTION
     ranks = cluster.world_size
@@ -752,7 +800,9 @@ def choose_strategy(model: Mapping[str, int], cluster: Cluster, memory: float, s
     ]
     least = min(layout_memory(model, layout) for layout in layouts)
     if least > memory:
-        raise ValueError(f"no layout fits into {memory:.0f} bytes: each rank needs at least {least:.0f}")
+        raise ValueError(
+            f"no layout fits into {memory:.0f} bytes: each rank needs at least {least:.0f}"
+        )
     fitting = [layout for layout in layouts if layout_memory(model, layout) <= memory]
     return min(fitting, key=lambda layout: layout_seconds(model, cluster, speed, layout))
     ### END SOLUTION
@@ -767,7 +817,10 @@ cluster = Cluster(nodes=64, ranks_per_node=8, intra=Link(2e-6, 200e9), inter=Lin
 for memory in (80e9, 40e9, 16e9):
     layout = choose_strategy(gpt3, cluster, memory, speed=150e12)
     seconds = layout_seconds(gpt3, cluster, 150e12, layout)
-    print(f"{memory / 1e9:.0f} GB: {layout}, {layout_memory(gpt3, layout) / 1e9:.1f} GB, {seconds:.1f} s")
+    print(
+        f"{memory / 1e9:.0f} GB: {layout}, {layout_memory(gpt3, layout) / 1e9:.1f} GB, "
+        f"{seconds:.1f} s"
+    )
 
 # %% [markdown]
 # **Visible test: 2 points.** Each cluster is asked with much memory, with less and less, and with too little.

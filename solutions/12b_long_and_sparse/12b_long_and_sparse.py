@@ -55,24 +55,34 @@ four = SimulatedWorld(4)  # four ranks to try things on
 
 # %% solution="ring_attention"
 def ring_attention(
-    comm: Communicator, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, causal: bool
+    comm: Communicator,
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    causal: bool,
 ) -> torch.Tensor:
-    """The attention of this rank's positions to those of all ranks. No tensor that is given changes.
+    """The attention of this rank's positions to those of all ranks. No tensor that is given
+    changes.
 
     Args:
-        comm: the communicator of this rank. Rank r has block r of the sequence; all blocks have equally many positions.
+        comm: the communicator of this rank. Rank r has block r of the sequence; all blocks have
+            equally many positions.
         queries, keys, values: of this rank's positions, [heads, positions, features], float64.
         causal: whether a position sees only itself and those before it, in the whole sequence.
 
     Returns:
-        [heads, positions, features], float64: of each of this rank's positions the mean of all values that it sees,
-        weighted by the softmax of the scores. Finite also where scores are beyond the range of exp.
+        [heads, positions, features], float64: of each of this rank's positions the mean of all
+        values that it sees, weighted by the softmax of the scores. Finite also where scores are
+        beyond the range of exp.
 
     Cost: N - 1 times the block of keys and values to the next rank, in one message or two.
     """
     ### BEGIN SOLUTION
     heads, positions, features = queries.shape
-    next_rank, previous_rank = (comm.rank + 1) % comm.world_size, (comm.rank - 1) % comm.world_size
+    next_rank, previous_rank = (
+        (comm.rank + 1) % comm.world_size,
+        (comm.rank - 1) % comm.world_size,
+    )
     block = torch.stack([keys, values])
     largest = torch.full((heads, positions, 1), -torch.inf, dtype=torch.float64)
     weights, output = torch.zeros_like(largest), torch.zeros_like(queries)
@@ -81,7 +91,9 @@ def ring_attention(
         if not causal or src <= comm.rank:
             scores = queries @ block[0].transpose(1, 2) / features**0.5
             if causal and src == comm.rank:
-                scores = scores.masked_fill(torch.ones(positions, positions).triu(1).bool(), -torch.inf)
+                scores = scores.masked_fill(
+                    torch.ones(positions, positions).triu(1).bool(), -torch.inf
+                )
             before, largest = largest, torch.maximum(largest, scores.amax(-1, keepdim=True))
             grown, parts = (before - largest).exp(), (scores - largest).exp()
             weights = weights * grown + parts.sum(-1, keepdim=True)
@@ -113,7 +125,9 @@ def try_ring(comm: Communicator, causal: bool, scale: float) -> torch.Tensor:
 for causal, scale in ((False, 1.0), (True, 1.0), (True, 100.0)):
     together = torch.cat(four.run(try_ring, causal, scale), dim=1)
     alone = torch.nn.functional.scaled_dot_product_attention(*whole(scale), is_causal=causal)
-    print(f"causal {causal}, scale {scale:g}: off by at most {(together - alone).abs().max():.1e}")
+    print(
+        f"causal {causal}, scale {scale:g}: off by at most {(together - alone).abs().max():.1e}"
+    )
 
 # %% [markdown]
 # **Visible test: 4 points.** It compares with a single process, and looks at each message. Each of `sequences` is the
@@ -124,9 +138,17 @@ from distlib.exercises.long_and_sparse.checks import check_ring_attention
 
 report = check_ring_attention(
     ring_attention,
-    sequences=[(2, False, 1.0), (3, False, 1.0), (2, True, 1.0), (4, True, 1.0), (3, True, 60.0), (1, True, 1.0)],
+    sequences=[
+        (2, False, 1.0),
+        (3, False, 1.0),
+        (2, True, 1.0),
+        (4, True, 1.0),
+        (3, True, 60.0),
+        (1, True, 1.0),
+    ],
 )
-assert report[1].trace.bytes_sent == [2 * 2 * 2 * 3 * 4 * 8] * 3  # 2 steps, keys and values of 2 heads, 3 positions
+# 2 steps, keys and values of 2 heads, 3 positions
+assert report[1].trace.bytes_sent == [2 * 2 * 2 * 3 * 4 * 8] * 3
 print(report)
 
 # %% [markdown]
@@ -185,14 +207,17 @@ def dispatch_to_experts(
         comm: the communicator of this rank. Rank e has expert e.
         tokens: this rank's tokens, [tokens, features], float64; perhaps none.
         experts: of each token the number of its expert, [tokens], int64.
-        capacity: how many tokens of one rank may go to one expert, at least 1. The first ones go.
+        capacity: how many tokens of one rank may go to one expert, at least 1. The first ones
+            go.
 
     Returns:
-        What comes to this rank's expert, [all that come, features], perhaps [0, features]: in ascending order of the
-        ranks that sent it, and from each in the order in which that rank had it; how many came from each rank, this one
-        included; and how many of this rank's own tokens were dropped.
+        What comes to this rank's expert, [all that come, features], perhaps [0, features]: in
+        ascending order of the ranks that sent it, and from each in the order in which that rank
+        had it; how many came from each rank, this one included; and how many of this rank's own
+        tokens were dropped.
 
-    Cost: from each rank to each other one message with a number, and one with the tokens, without padding.
+    Cost: from each rank to each other one message with a number, and one with the tokens,
+    without padding.
     """
     ### BEGIN SOLUTION
     size, dropped = comm.world_size, 0

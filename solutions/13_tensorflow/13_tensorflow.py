@@ -31,7 +31,8 @@
 # %% readonly="setup"
 import os
 
-os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}  # before the import: no log lines
+# before the import: no log lines
+os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +42,9 @@ import tensorflow as tf
 
 tf.get_logger().setLevel("ERROR")
 processor = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 4)
+tf.config.set_logical_device_configuration(
+    processor, [tf.config.LogicalDeviceConfiguration()] * 4
+)
 
 # %% [markdown]
 # ## 1. Who is who: `tf_config`
@@ -82,13 +85,14 @@ def tf_config(hosts: Mapping[str, Sequence[str]], role: str, index: int) -> str:
     """The text for the environment variable TF_CONFIG of one process.
 
     Args:
-        hosts: the addresses ("host:port") of each role, in the order of their indices. Stays as it is.
+        hosts: the addresses ("host:port") of each role, in the order of their indices. Stays as
+            it is.
         role: of this process: "chief", "worker", "ps" or "evaluator".
         index: of this process among the addresses of its role, from 0.
 
     Returns:
-        JSON: an object with "cluster" (the addresses by role, without empty roles) and "task" ("type" and "index"), and
-        nothing else.
+        JSON: an object with "cluster" (the addresses by role, without empty roles) and "task"
+        ("type" and "index"), and nothing else.
 
     Raises:
         ValueError: the table above has the cases, and what the text names.
@@ -113,7 +117,9 @@ def tf_config(hosts: Mapping[str, Sequence[str]], role: str, index: int) -> str:
     if role not in cluster:
         raise ValueError(f"nobody in the cluster has the role {role!r}")
     if not 0 <= index < len(cluster[role]):
-        raise ValueError(f"expected an index from 0 to {len(cluster[role]) - 1} for {role}, got {index}")
+        raise ValueError(
+            f"expected an index from 0 to {len(cluster[role]) - 1} for {role}, got {index}"
+        )
     return json.dumps({"cluster": cluster, "task": {"type": role, "index": index}})
     ### END SOLUTION
 
@@ -138,7 +144,12 @@ from json import loads
 from distlib.exercises.tensorflow.checks import check_tf_config
 
 two = {"worker": ["10.0.0.2:2222", "10.0.0.3:2222"]}
-all_roles = {"chief": ["a:1"], "worker": ["b:2", "c:2"], "ps": ["d:3", "e:3"], "evaluator": ["f:4"]}
+all_roles = {
+    "chief": ["a:1"],
+    "worker": ["b:2", "c:2"],
+    "ps": ["d:3", "e:3"],
+    "evaluator": ["f:4"],
+}
 report = check_tf_config(
     tf_config,
     tasks=[
@@ -236,16 +247,22 @@ assert texts[3:21] == [None] * 18 and None not in texts[21:] and len(texts) == 2
 
 
 # %% solution="global_batch_loss"
-def global_batch_loss(losses: tf.Tensor, weights: tf.Tensor, global_batch_size: int) -> tf.Tensor:
+def global_batch_loss(
+    losses: tf.Tensor, weights: tf.Tensor, global_batch_size: int
+) -> tf.Tensor:
     """This replica's share of the loss of the global batch. Differentiable.
 
     Args:
-        losses: of this replica's samples, shape [samples], finite, float32 or float64. There may be 0 samples.
-        weights: of the same samples, shape [samples], float32; 0 for a sample that only fills up the batch.
-        global_batch_size: how many samples all replicas have, those of weight 0 left out: 1 or more.
+        losses: of this replica's samples, shape [samples], finite, float32 or float64. There
+            may be 0 samples.
+        weights: of the same samples, shape [samples], float32; 0 for a sample that only fills
+            up the batch.
+        global_batch_size: how many samples all replicas have, those of weight 0 left out: 1 or
+            more.
 
     Returns:
-        One number, shape [], with the dtype of the losses. All replicas' shares add up to the loss of the global batch.
+        One number, shape [], with the dtype of the losses. All replicas' shares add up to the
+        loss of the global batch.
     """
     ### BEGIN SOLUTION
     return tf.reduce_sum(losses * tf.cast(weights, losses.dtype)) / global_batch_size
@@ -266,10 +283,15 @@ for losses, weights in (([6.0, 3.0], [1.0, 1.0]), ([9.0, 7.0], [1.0, 0.0])):
 # %% test="global_batch_loss_visible" points=3
 from distlib.exercises.tensorflow.checks import Shares, check_global_batch_loss
 
-report = check_global_batch_loss(global_batch_loss, batches=[Shares([4, 4]), Shares([3, 1], fillers=[0, 1])])
+report = check_global_batch_loss(
+    global_batch_loss, batches=[Shares([4, 4]), Shares([3, 1], fillers=[0, 1])]
+)
 for seen in report:
     given, shares = seen.case.inputs[0], seen[0]["losses"]
-    rows = [(s["features"] @ given["parameters"] - s["labels"]) ** 2 * s["weights"] for s in given["shares"]]
+    rows = [
+        (s["features"] @ given["parameters"] - s["labels"]) ** 2 * s["weights"]
+        for s in given["shares"]
+    ]
     assert abs(sum(shares) - sum(row.sum() for row in rows) / seen.facts.total) < 1e-4
 print(report)
 
@@ -295,7 +317,10 @@ report = check_global_batch_loss(
 assert [len(seen[0]["losses"]) for seen in report] == [3, 2]
 for seen in report:
     given, shares = seen.case.inputs[0], seen[0]["losses"]
-    rows = [(s["features"] @ given["parameters"] - s["labels"]) ** 2 * s["weights"] for s in given["shares"]]
+    rows = [
+        (s["features"] @ given["parameters"] - s["labels"]) ** 2 * s["weights"]
+        for s in given["shares"]
+    ]
     assert abs(sum(shares) - sum(row.sum() for row in rows) / seen.facts.total) < 1e-4
 ### END HIDDEN TESTS
 
@@ -350,18 +375,19 @@ def distributed_train_step(
 
     Args:
         strategy: a MirroredStrategy with one replica or more.
-        variables: what is trained, made in `strategy.scope()`: every replica has a copy of each.
-        loss_function: `loss_function(features, labels)` gives the loss of each sample, shape [samples], and uses the
-            variables.
+        variables: what is trained, made in `strategy.scope()`: every replica has a copy of
+            each.
+        loss_function: `loss_function(features, labels)` gives the loss of each sample, shape
+            [samples], and uses the variables.
         learning_rate: a variable changes by -learning_rate * gradient.
 
     Returns:
-        A tf.function `step(features, labels, weights, global_batch_size)`. Of the first three every replica has its
-        own: [samples, …], [samples, …] and [samples]. It changes the variables in place and returns the loss of the
-        global batch before that, shape [].
+        A tf.function `step(features, labels, weights, global_batch_size)`. Of the first three
+        every replica has its own: [samples, …], [samples, …] and [samples]. It changes the
+        variables in place and returns the loss of the global batch before that, shape [].
 
-    Cost: with N replicas and S bytes of gradients, at most 2 (N - 1) (S + 16) bytes are copied between devices: the
-    gradients, their sum, and a few single numbers. No samples are.
+    Cost: with N replicas and S bytes of gradients, at most 2 (N - 1) (S + 16) bytes are copied
+    between devices: the gradients, their sum, and a few single numbers. No samples are.
     """
 
     ### BEGIN SOLUTION
@@ -369,7 +395,9 @@ def distributed_train_step(
     def step(features, labels, weights, global_batch_size):
         def on_replica(features, labels, weights):
             with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(weights * loss_function(features, labels)) / global_batch_size
+                loss = (
+                    tf.reduce_sum(weights * loss_function(features, labels)) / global_batch_size
+                )
             return loss, tape.gradient(loss, variables)
 
         losses, gradients = strategy.run(on_replica, args=(features, labels, weights))
@@ -388,7 +416,9 @@ def distributed_train_step(
 # %%
 def replicas(number: int) -> tf.distribute.Strategy:
     devices = [f"CPU:{each}" for each in range(number)]
-    return tf.distribute.MirroredStrategy(devices, cross_device_ops=tf.distribute.ReductionToOneDevice())
+    return tf.distribute.MirroredStrategy(
+        devices, cross_device_ops=tf.distribute.ReductionToOneDevice()
+    )
 
 
 def per_replica(strategy: tf.distribute.Strategy, values: Sequence[object]) -> tf.Tensor:
@@ -401,7 +431,9 @@ pair = replicas(2)
 with pair.scope():
     weight = tf.Variable(1.0)
 step = distributed_train_step(pair, [weight], lambda x, y: (weight * x - y) ** 2, 0.1)
-batch = [per_replica(pair, values) for values in ([[1.0], [2.0]], [[3.0], [1.0]], [[1.0], [1.0]])]
+batch = [
+    per_replica(pair, values) for values in ([[1.0], [2.0]], [[3.0], [1.0]], [[1.0], [1.0]])
+]
 print("loss:", step(*batch, tf.constant(2.0)).numpy())
 print("copies:", [copy.numpy() for copy in pair.experimental_local_results(weight)])
 
@@ -413,10 +445,14 @@ print("copies:", [copy.numpy() for copy in pair.experimental_local_results(weigh
 # %% test="distributed_train_step_visible" points=5
 from distlib.exercises.tensorflow.checks import Shares, check_distributed_train_step
 
-report = check_distributed_train_step(distributed_train_step, plans=[Shares([4, 4]), Shares([5, 2], fillers=[0, 2])])
+report = check_distributed_train_step(
+    distributed_train_step, plans=[Shares([4, 4]), Shares([5, 2], fillers=[0, 2])]
+)
 for seen in report:
     for copies in (copies for step in seen[0]["variables"] for copies in step):
-        assert len(copies) == len(seen.facts.samples) and all((copy == copies[0]).all() for copy in copies)
+        assert len(copies) == len(seen.facts.samples) and all(
+            (copy == copies[0]).all() for copy in copies
+        )
     first, second = seen[0]["calls"]
     assert {device for device, _ in first} == {0, 1} and not second
     assert 2 * 32 <= sum(nbytes for _, _, nbytes in seen[0]["copied"]) <= 2 * (32 + 16)
@@ -441,7 +477,9 @@ report = check_distributed_train_step(
 )
 for seen in report:
     for copies in (copies for step in seen[0]["variables"] for copies in step):
-        assert len(copies) == len(seen.facts.samples) and all((copy == copies[0]).all() for copy in copies)
+        assert len(copies) == len(seen.facts.samples) and all(
+            (copy == copies[0]).all() for copy in copies
+        )
     assert [len(calls) for calls in seen[0]["calls"]][1:] == [0, 0]
     ways = 2 * (len(seen.facts.samples) - 1)
     assert ways * 40 <= sum(nbytes for _, _, nbytes in seen[0]["copied"]) <= ways * (40 + 16)
@@ -478,28 +516,33 @@ for seen in report:
 
 
 # %% solution="shard_input"
-def shard_input(dataset: tf.data.Dataset, num_workers: int, index: int, global_batch_size: int) -> tf.data.Dataset:
+def shard_input(
+    dataset: tf.data.Dataset, num_workers: int, index: int, global_batch_size: int
+) -> tf.data.Dataset:
     """A worker's share of a data set, in batches that all have the same shape.
 
     Args:
-        dataset: its elements are single samples, tensors of one shape and dtype. The same, in the same order, on every
-            worker. It may not know its length.
+        dataset: its elements are single samples, tensors of one shape and dtype. The same, in
+            the same order, on every worker. It may not know its length.
         num_workers: how many workers share it.
         index: which of them this one is: 0 … num_workers - 1.
         global_batch_size: samples of all workers in a step.
 
     Returns:
-        A data set of pairs (samples, weights), one for each global batch: [global_batch_size / num_workers, …], with
-        the dtype of the data set, and weights of shape [global_batch_size / num_workers], float32: 1 for a sample, 0
-        for what fills up.
+        A data set of pairs (samples, weights), one for each global batch:
+        [global_batch_size / num_workers, …], with the dtype of the data set, and weights of
+        shape [global_batch_size / num_workers], float32: 1 for a sample, 0 for what fills up.
 
     Raises:
-        ValueError: num_workers does not divide global_batch_size, or there is no worker `index`. The text names these
-            two numbers.
+        ValueError: num_workers does not divide global_batch_size, or there is no worker
+            `index`. The text names these two numbers.
     """
     ### BEGIN SOLUTION
     if global_batch_size % num_workers:
-        raise ValueError(f"a global batch of {global_batch_size} can't be shared equally by {num_workers} workers")
+        raise ValueError(
+            f"a global batch of {global_batch_size} can't be shared equally by {num_workers} "
+            "workers"
+        )
     if not 0 <= index < num_workers:
         raise ValueError(f"there is no worker {index}: there are {num_workers}")
 
@@ -507,7 +550,9 @@ def shard_input(dataset: tf.data.Dataset, num_workers: int, index: int, global_b
         missing = global_batch_size - tf.shape(samples)[0]
         filling = tf.zeros(tf.concat([[missing], tf.shape(samples)[1:]], axis=0), samples.dtype)
         weights = tf.concat([tf.ones(tf.shape(samples)[:1]), tf.zeros([missing])], axis=0)
-        return tf.concat([samples, filling], axis=0)[index::num_workers], weights[index::num_workers]
+        return tf.concat([samples, filling], axis=0)[index::num_workers], weights[
+            index::num_workers
+        ]
 
     return dataset.batch(global_batch_size).map(share)
     ### END SOLUTION
@@ -556,7 +601,9 @@ from distlib.exercises.tensorflow.checks import Pipeline, check_shard_input
 report = check_shard_input(
     shard_input,
     pipelines=[
-        Pipeline(samples=14, num_workers=3, global_batch_size=6, shape=(2, 2), is_counted=False),
+        Pipeline(
+            samples=14, num_workers=3, global_batch_size=6, shape=(2, 2), is_counted=False
+        ),
         Pipeline(samples=1, num_workers=2, global_batch_size=4, dtype=torch.float32),
         Pipeline(samples=12, num_workers=3, global_batch_size=6),
         Pipeline(samples=6, num_workers=2, global_batch_size=9, indices=[1], refused=[9, 2]),
@@ -587,19 +634,33 @@ def train(number: int, epochs: int = 3, batch_size: int = 16) -> tuple[float, np
     strategy, data = replicas(number), tf.data.Dataset.from_tensor_slices(points)
     with strategy.scope():
         line = [tf.Variable(0.0), tf.Variable(0.0)]
-    step = distributed_train_step(strategy, line, lambda x, y: (line[0] * x + line[1] - y) ** 2, 0.1)
+    step = distributed_train_step(
+        strategy, line, lambda x, y: (line[0] * x + line[1] - y) ** 2, 0.1
+    )
     loss = 0.0
     for _ in range(epochs):
-        for shares in zip(*(shard_input(data, number, index, batch_size) for index in range(number)), strict=True):
-            x, y, weights = ([s[:, 0] for s, _ in shares], [s[:, 1] for s, _ in shares], [w for _, w in shares])
+        for shares in zip(
+            *(shard_input(data, number, index, batch_size) for index in range(number)),
+            strict=True,
+        ):
+            x, y, weights = (
+                [s[:, 0] for s, _ in shares],
+                [s[:, 1] for s, _ in shares],
+                [w for _, w in shares],
+            )
             size = tf.add_n([tf.reduce_sum(each) for each in weights])
-            loss = step(*(per_replica(strategy, values) for values in (x, y, weights)), size).numpy()
+            loss = step(
+                *(per_replica(strategy, values) for values in (x, y, weights)), size
+            ).numpy()
     return loss, np.array([variable.numpy() for variable in line])
 
 
 for number in (1, 4):
     loss, line = train(number)
-    print(f"{number} replica{'s' * (number > 1)}: slope and intercept {line}, last loss {loss:.6f}")
+    print(
+        f"{number} replica{'s' * (number > 1)}: slope and intercept {line}, "
+        f"last loss {loss:.6f}"
+    )
 
 # %% [markdown]
 # ## Check everything

@@ -45,8 +45,10 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 Params = Any  # a tree of arrays, such as {"W": …, "b": …}
-LossOf = Callable[[Params, Any, Any], jax.Array]  # (params, inputs, targets) → the mean loss over these samples
-Step = Callable[[Params, Any, Any], tuple[Params, jax.Array]]  # (params, inputs, targets) → new params, loss
+# (params, inputs, targets) → the mean loss over these samples
+LossOf = Callable[[Params, Any, Any], jax.Array]
+# (params, inputs, targets) → new params, loss
+Step = Callable[[Params, Any, Any], tuple[Params, jax.Array]]
 
 # %% [markdown]
 # ## 1. The ring, in JAX: `ring_all_reduce`
@@ -81,7 +83,8 @@ def ring_all_reduce(piece: jax.Array, axis_name: str) -> jax.Array:
     """The sum of the pieces of all devices along a mesh axis, by a ring. Runs under shard_map.
 
     Args:
-        piece: this device's array, of any shape with S bytes; the same shape and dtype on each of the N devices.
+        piece: this device's array, of any shape with S bytes; the same shape and dtype on each
+            of the N devices.
         axis_name: of the mesh axis along which is summed. The mesh may have others.
 
     Returns:
@@ -90,12 +93,15 @@ def ring_all_reduce(piece: jax.Array, axis_name: str) -> jax.Array:
     Raises:
         ValueError: N does not divide the number of elements. The text names both numbers.
 
-    Cost: 2(N - 1) ppermutes. In each, every device sends a chunk of S / N bytes to a neighbor, and gets one.
+    Cost: 2(N - 1) ppermutes. In each, every device sends a chunk of S / N bytes to a neighbor,
+    and gets one.
     """
     ### BEGIN SOLUTION
     devices, me = lax.axis_size(axis_name), lax.axis_index(axis_name)
     if piece.size % devices:
-        raise ValueError(f"{piece.size} elements can't be cut into {devices} chunks of one size")
+        raise ValueError(
+            f"{piece.size} elements can't be cut into {devices} chunks of one size"
+        )
     to_next = [(device, (device + 1) % devices) for device in range(devices)]
     chunks = piece.reshape(devices, -1)
     for step in range(devices - 1):
@@ -141,7 +147,9 @@ from distlib.exercises.jax_programs.checks import Ring, check_ring_all_reduce
 from distlib.frameworks.jax_collectives import collectives, counted
 
 rings = [Ring([("ranks", devices)], "ranks", (2, 4)) for devices in (1, 2, 4)]
-report = check_ring_all_reduce(ring_all_reduce, rings=rings, uneven=[Ring([("ranks", 4)], "ranks", (10,))])
+report = check_ring_all_reduce(
+    ring_all_reduce, rings=rings, uneven=[Ring([("ranks", 4)], "ranks", (10,))]
+)
 assert len(report) == 4
 assert counted(collectives(report[2][0]["program"])) == {"collective-permute": 6}
 print(report)
@@ -215,12 +223,13 @@ def spmd_step(loss_of: LossOf, mesh: Mesh, rate: float) -> Step:
         rate: what the gradient is multiplied by.
 
     Returns:
-        step(params, inputs, targets) → (new params, loss). params: a tree of arrays with S bytes, whole on every
-        device, before and after. inputs, targets: numpy arrays with B samples, the whole
-        batch; N divides B. loss: the mean over the batch, before the step; a scalar, on every device.
+        step(params, inputs, targets) → (new params, loss). params: a tree of arrays with S
+        bytes, whole on every device, before and after. inputs, targets: numpy arrays with B
+        samples, the whole batch; N divides B. loss: the mean over the batch, before the step; a
+        scalar, on every device.
 
-    Cost of a step: a device sends 2(N - 1)/N * S bytes, and at most 64 more. It is compiled in its first two calls
-    only, as one program.
+    Cost of a step: a device sends 2(N - 1)/N * S bytes, and at most 64 more. It is compiled in
+    its first two calls only, as one program.
     """
     ### BEGIN SOLUTION
     whole, cut = NamedSharding(mesh, P()), NamedSharding(mesh, P(mesh.axis_names))
@@ -333,17 +342,20 @@ assert all(call["compiled"] == 0 for seen in report for call in seen[0]["calls"]
 
 
 # %% solution="shardings"
-def shardings(mesh: Mesh, shapes: Mapping[str, tuple[int, ...]], way: str) -> tuple[dict[str, P], P]:
+def shardings(
+    mesh: Mesh, shapes: Mapping[str, tuple[int, ...]], way: str
+) -> tuple[dict[str, P], P]:
     """Where the parameters and the batch of a training step lie.
 
     Args:
         mesh: has one axis, of any name, with N devices.
-        shapes: of the parameters, by name, in any order: W1 [inputs, width], b1 [width], W2 [width, …], and so on; an
-            even number of layers. Stays as it is.
+        shapes: of the parameters, by name, in any order: W1 [inputs, width], b1 [width], W2
+            [width, …], and so on; an even number of layers. Stays as it is.
         way: "data parallel", "tensor parallel" or "fully sharded".
 
     Returns:
-        The spec of each parameter by its name, and that of the batch, whose first dimension are the samples.
+        The spec of each parameter by its name, and that of the batch, whose first dimension are
+        the samples.
 
     Raises:
         ValueError: there is no such way. The text names it, and those that there are.
@@ -364,8 +376,12 @@ def shardings(mesh: Mesh, shapes: Mapping[str, tuple[int, ...]], way: str) -> tu
     if way == "tensor parallel":
         by_columns = {"W": P(None, axis), "b": P(axis)}
         by_rows = {"W": P(axis, None), "b": P()}
-        return {name: (by_columns if int(name[1:]) % 2 else by_rows)[name[0]] for name in shapes}, P()
-    raise ValueError(f"expected 'data parallel', 'tensor parallel' or 'fully sharded', got {way!r}")
+        return {
+            name: (by_columns if int(name[1:]) % 2 else by_rows)[name[0]] for name in shapes
+        }, P()
+    raise ValueError(
+        f"expected 'data parallel', 'tensor parallel' or 'fully sharded', got {way!r}"
+    )
     ### END SOLUTION
 
 
@@ -380,7 +396,10 @@ for way in ("data parallel", "tensor parallel", "fully sharded"):
     print(f"{way}, batch {of_batch}")
     for name, spec in specs.items():
         held = NamedSharding(four, spec).shard_shape(of_the_lesson[name])
-        print(f"    {name}: {str(spec):20} a device holds {held}, {4 * np.prod(held, dtype=int):,} bytes")
+        print(
+            f"    {name}: {str(spec):20} a device holds {held}, "
+            f"{4 * np.prod(held, dtype=int):,} bytes"
+        )
 
 # %% [markdown]
 # **Visible test: 4 points.** A model of four layers, on four devices.
@@ -390,7 +409,9 @@ from distlib.exercises.jax_programs.checks import Cut, check_shardings
 from distlib.frameworks.jax_collectives import collectives, counted
 
 ways = ("data parallel", "tensor parallel", "fully sharded")
-report = check_shardings(shardings, cuts=[Cut(way, [12, 32, 8, 16, 4]) for way in ways], unknown=["data-parallel"])
+report = check_shardings(
+    shardings, cuts=[Cut(way, [12, 32, 8, 16, 4]) for way in ways], unknown=["data-parallel"]
+)
 assert len(report) == 4
 assert counted(collectives(report[0][0]["program"])) == {"all-reduce": 1}
 print(report)

@@ -51,7 +51,8 @@ from distlib import Communicator, RankError, SimulatedWorld
 from distlib.exercises.frameworks.accelerate_plays import Accelerator
 from distlib.exercises.frameworks.fabric_plays import Fabric
 
-two = SimulatedWorld(2, contexts="threads")  # two ranks to try things on; messages travel inside of backward
+# two ranks to try things on; messages travel inside of backward
+two = SimulatedWorld(2, contexts="threads")
 folder = tempfile.TemporaryDirectory()  # for files that you write while you try
 
 
@@ -61,7 +62,11 @@ def examine(program) -> None:
         for rank, returned in enumerate(two.run(program)):
             print(f"rank {rank}: {returned}")
     except RankError as error:
-        print("not written yet" if "NotImplementedError" in str(error) else f"{type(error).__name__}: {error}")
+        print(
+            "not written yet"
+            if "NotImplementedError" in str(error)
+            else f"{type(error).__name__}: {error}"
+        )
 
 
 # %% [markdown]
@@ -83,7 +88,8 @@ def examine(program) -> None:
 
 # %%
 def plain_train(model, optimizer, dataset, batch_size, epochs, accumulate, max_norm, path):
-    """Trains with torch's DistributedDataParallel. Returns the mean loss of each epoch, over all batches and ranks."""
+    """Trains with torch's DistributedDataParallel. Returns the mean loss of each epoch, over
+    all batches and ranks."""
     sampler = torch.utils.data.DistributedSampler(dataset, shuffle=True)
     loader = DataLoader(dataset, batch_size, sampler=sampler)
     parallel = torch.nn.parallel.DistributedDataParallel(model)
@@ -161,11 +167,14 @@ def fabric_train(
         fabric: of this rank.
         model: plain; of each rank. Its parameters are changed in place.
         optimizer: for its parameters.
-        loader: of the whole data set; shuffles. The ranks can share its samples without a rest, in whole batches.
+        loader: of the whole data set; shuffles. The ranks can share its samples without a rest,
+            in whole batches.
         epochs: how often to go through the data.
-        accumulate: the batches of a step on each rank. The last step of an epoch may have fewer.
+        accumulate: the batches of a step on each rank. The last step of an epoch may have
+            fewer.
         max_norm: to which the mean gradient is clipped before a step.
-        path: where rank 0 writes, in the end, a dict with one entry: "model", the state_dict of the plain model.
+        path: where rank 0 writes, in the end, a dict with one entry: "model", the state_dict of
+            the plain model.
 
     Returns:
         For each epoch the mean loss, over all batches of all ranks. The same on every rank.
@@ -205,7 +214,9 @@ def try_fabric(comm: Communicator) -> list[float]:
     model = torch.nn.Linear(1, 1).double()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
     loader = DataLoader(TensorDataset(x, 3 * x + 1), batch_size=2, shuffle=True)
-    return fabric_train(Fabric(comm), model, optimizer, loader, 2, 2, 5.0, f"{folder.name}/model.pt")
+    return fabric_train(
+        Fabric(comm), model, optimizer, loader, 2, 2, 5.0, f"{folder.name}/model.pt"
+    )
 
 
 examine(try_fabric)
@@ -232,7 +243,9 @@ print(report)
 ### What this tests: up to 4 ranks, steps of 2, 3 and 4 batches, with and without batches that are left.
 from distlib.exercises.frameworks.checks import check_fabric_train
 
-report = check_fabric_train(fabric_train, trainings=[(2, 6, 5, 3), (3, 5, 2, 2), (4, 7, 2, 3), (2, 3, 5, 4)], seed=151)
+report = check_fabric_train(
+    fabric_train, trainings=[(2, 6, 5, 3), (3, 5, 2, 2), (4, 7, 2, 3), (2, 3, 5, 4)], seed=151
+)
 assert report[2].trace.bytes_sent[3] > 0
 ### END HIDDEN TESTS
 
@@ -261,14 +274,15 @@ try_on_the_real_one(fabric_train)
 
 # %% solution="fabric_evaluate"
 def fabric_evaluate(fabric: Fabric, model: torch.nn.Module, loader: DataLoader) -> float:
-    """The share of samples whose class the model recognizes, each sample of the data set counted once.
+    """The share of samples whose class the model recognizes, each sample of the data set
+    counted once.
 
     Args:
         fabric: of this rank.
-        model: plain, with the same parameters on all ranks. It makes of [samples, features] a score for each class,
-            [samples, classes]; the largest one counts.
-        loader: of the whole data set, of pairs: inputs [samples, features], labels [samples]. It does not shuffle. The
-            data set is a TensorDataset.
+        model: plain, with the same parameters on all ranks. It makes of [samples, features] a
+            score for each class, [samples, classes]; the largest one counts.
+        loader: of the whole data set, of pairs: inputs [samples, features], labels [samples].
+            It does not shuffle. The data set is a TensorDataset.
 
     Returns:
         From 0 to 1; the same on every rank.
@@ -302,7 +316,9 @@ print(report)
 ### What this tests: up to 4 ranks, and fewer samples than ranks.
 from distlib.exercises.frameworks.evaluations import check_fabric_evaluate
 
-report = check_fabric_evaluate(fabric_evaluate, evaluations=[(2, 9, 4), (3, 16, 4), (4, 13, 2), (4, 3, 2)], seed=152)
+report = check_fabric_evaluate(
+    fabric_evaluate, evaluations=[(2, 9, 4), (3, 16, 4), (4, 13, 2), (4, 3, 2)], seed=152
+)
 assert report[3].trace.bytes_sent[2] > 0
 ### END HIDDEN TESTS
 
@@ -336,7 +352,9 @@ assert report[3].trace.bytes_sent[2] > 0
 # %%
 import inspect
 
-print(inspect.getsource(Accelerator.backward), inspect.getsource(Accelerator.accumulate), sep="\n")
+print(
+    inspect.getsource(Accelerator.backward), inspect.getsource(Accelerator.accumulate), sep="\n"
+)
 
 
 # %% solution="accelerate_train"
@@ -349,7 +367,8 @@ def accelerate_train(
     max_norm: float,
     path: str | Path,
 ) -> list[float]:
-    """Trains as plain_train does, on Accelerate, which gives the samples to the ranks in another order.
+    """Trains as plain_train does, on Accelerate, which gives the samples to the ranks in
+    another order.
 
     Args:
         accelerator: of this rank. It knows how many batches make a step.
@@ -390,7 +409,9 @@ def try_accelerate(comm: Communicator) -> list[float]:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
     loader = DataLoader(TensorDataset(x, 3 * x + 1), batch_size=2, shuffle=True)
     accelerator = Accelerator(comm, gradient_accumulation_steps=2)
-    return accelerate_train(accelerator, model, optimizer, loader, 2, 5.0, f"{folder.name}/model.pt")
+    return accelerate_train(
+        accelerator, model, optimizer, loader, 2, 5.0, f"{folder.name}/model.pt"
+    )
 
 
 examine(try_accelerate)
@@ -416,7 +437,9 @@ print(report)
 from distlib.exercises.frameworks.checks import check_accelerate_train
 
 report = check_accelerate_train(
-    accelerate_train, trainings=[(2, 6, 5, 3), (3, 5, 2, 2), (4, 7, 2, 3), (2, 3, 5, 4)], seed=153
+    accelerate_train,
+    trainings=[(2, 6, 5, 3), (3, 5, 2, 2), (4, 7, 2, 3), (2, 3, 5, 4)],
+    seed=153,
 )
 assert report[2].trace.bytes_sent[3] > 0
 ### END HIDDEN TESTS
@@ -440,8 +463,11 @@ try_on_the_real_one(accelerate_train)
 
 
 # %% solution="accelerate_evaluate"
-def accelerate_evaluate(accelerator: Accelerator, model: torch.nn.Module, loader: DataLoader) -> float:
-    """The share of samples whose class the model recognizes, each sample of the data set counted once.
+def accelerate_evaluate(
+    accelerator: Accelerator, model: torch.nn.Module, loader: DataLoader
+) -> float:
+    """The share of samples whose class the model recognizes, each sample of the data set
+    counted once.
 
     Args:
         accelerator: of this rank.

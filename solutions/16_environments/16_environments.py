@@ -42,7 +42,9 @@ from distlib import Communicator, SimulatedWorld
 def save_checkpoint(folder: Path, step: int, model: Any, optimizer: Any) -> None:
     """Write the checkpoint step-<step>.pt: all of it, or nothing under this name."""
     buffer = io.BytesIO()
-    torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, buffer)
+    torch.save(
+        {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, buffer
+    )
     content = buffer.getvalue()
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = folder / f"step-{step}.pt.tmp"
@@ -104,11 +106,14 @@ def expand_nodelist(text: str) -> list[str]:
     """
     ### BEGIN SOLUTION
     names = []
-    for group in re.split(r",(?![^\[]*\])", text):  # not at a comma that is followed by "]" before any "["
+    # not at a comma that is followed by "]" before any "["
+    for group in re.split(r",(?![^\[]*\])", text):
         pieces = re.split(r"\[([^\[\]]*)\]", group)  # fixed, in brackets, fixed, …
         if not group or re.search(r"[\[\]]", "".join(pieces[::2])):
             raise ValueError(f"a name or a bracket is missing in {group!r}")
-        choices = [expand_ranges(piece, group) if k % 2 else [piece] for k, piece in enumerate(pieces)]
+        choices = [
+            expand_ranges(piece, group) if k % 2 else [piece] for k, piece in enumerate(pieces)
+        ]
         names += ["".join(parts) for parts in itertools.product(*choices)]
     return names
 
@@ -146,7 +151,15 @@ from distlib.exercises.environments.checks import check_expand_nodelist
 
 report = check_expand_nodelist(
     expand_nodelist,
-    texts=["login1", "node[1-3]", "node[01-03,07]", "b,a", "n[098-101]", "gpu[8-10]-ib,login1", "rack[1-2]node[1-2]"],
+    texts=[
+        "login1",
+        "node[1-3]",
+        "node[01-03,07]",
+        "b,a",
+        "n[098-101]",
+        "gpu[8-10]-ib,login1",
+        "rack[1-2]node[1-2]",
+    ],
     bad=[
         ("node[01-03],gpu[4-2],login1", "gpu[4-2]"),
         ("a[1-2],b[x],c", "b[x]"),
@@ -201,7 +214,15 @@ report = check_expand_nodelist(
     seed=161,
 )
 assert len(report) == 32
-assert list(report.answers[0]["returned"]) == ["cn-a9", "cn-a10", "cn-a11", "cn-a2", "cn-a007", "cn-a008", "cn-a009"]
+assert list(report.answers[0]["returned"]) == [
+    "cn-a9",
+    "cn-a10",
+    "cn-a11",
+    "cn-a2",
+    "cn-a007",
+    "cn-a008",
+    "cn-a009",
+]
 assert list(report.answers[4]["returned"]) == ["n1", "n01", "n001"]
 assert all("refused" in answer for answer in report.answers[15:])
 ### END HIDDEN TESTS
@@ -250,13 +271,15 @@ assert all("refused" in answer for answer in report.answers[15:])
 
 # %% solution="rendezvous_environment"
 def rendezvous_environment(slurm: Mapping[str, str]) -> dict[str, str]:
-    """The variables that torch.distributed wants, from those that Slurm gives a task. Only computes.
+    """The variables that torch.distributed wants, from those that Slurm gives a task. Only
+    computes.
 
     Args:
         slurm: the variables of the task, among others those of the table. Not changed.
 
     Returns:
-        RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT; all are texts.
+        RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT; all are
+        texts.
 
     Raises:
         KeyError, ValueError: one of Slurm's seven variables is missing. The message names it.
@@ -334,10 +357,26 @@ report = check_rendezvous_environment(
         Step("n[098-101]", "12,1(x2),11", job=9_999),
         Step("r[1-2]n[1-2]", "3(x4)", job=67_043_327, cyclic=True),
         Step("z9,a1", "2,1", job=32_767, left_behind=True),
-        Step("b[2-4]", "2(x2),1", job=19_998, cyclic=True, job_nodes="a[1-2],b[1-4]", job_tasks="4(x6)"),
-        Step("gpu[8-9]-ib", "2,4", job=8_888_888, job_nodes="gpu[7-9]-ib", job_tasks="1,2,4", left_behind=True),
+        Step(
+            "b[2-4]",
+            "2(x2),1",
+            job=19_998,
+            cyclic=True,
+            job_nodes="a[1-2],b[1-4]",
+            job_tasks="4(x6)",
+        ),
+        Step(
+            "gpu[8-9]-ib",
+            "2,4",
+            job=8_888_888,
+            job_nodes="gpu[7-9]-ib",
+            job_tasks="1,2,4",
+            left_behind=True,
+        ),
         *(
-            Step("node[01-02]", "2(x2)", job_nodes="node[01-03]", left_behind=True, missing=name)
+            Step(
+                "node[01-02]", "2(x2)", job_nodes="node[01-03]", left_behind=True, missing=name
+            )
             for name in (
                 "SLURM_JOB_ID",
                 "SLURM_STEP_NODELIST",
@@ -355,7 +394,9 @@ report = check_rendezvous_environment(
 )
 assert len(report) == 14
 first = [answer["returned"] for answer in report.answers[0]]
-assert [each["LOCAL_WORLD_SIZE"] for each in first[:25]] == ["12"] * 12 + ["1", "1"] + ["11"] * 11
+assert [each["LOCAL_WORLD_SIZE"] for each in first[:25]] == ["12"] * 12 + ["1", "1"] + [
+    "11"
+] * 11
 assert {each["MASTER_ADDR"] for each in first} == {"n098"}
 for answers in report.answers[:5]:
     ports = [int(answer["returned"]["MASTER_PORT"]) for answer in answers]
@@ -410,7 +451,8 @@ for answers in report.answers[:5]:
 
 # %% solution="resume"
 def resume(comm: Communicator, folder: Path, model: torch.nn.Module, optimizer: Any) -> int:
-    """Load the newest checkpoint that is good on all ranks: each rank the one in its own folder.
+    """Load the newest checkpoint that is good on all ranks: each rank the one in its own
+    folder.
 
     Args:
         comm: the communicator of this rank.
@@ -419,8 +461,8 @@ def resume(comm: Communicator, folder: Path, model: torch.nn.Module, optimizer: 
         optimizer: this rank's part. Likewise.
 
     Returns:
-        The step of the checkpoint, the same on all ranks; 0 if none is good on all of them. Then model and optimizer
-        are as they were.
+        The step of the checkpoint, the same on all ranks; 0 if none is good on all of them.
+        Then model and optimizer are as they were.
 
     Cost: each rank sends at most 2 (comm.world_size - 1) messages of at most 512 bytes.
     """
@@ -435,7 +477,10 @@ def resume(comm: Communicator, folder: Path, model: torch.nn.Module, optimizer: 
     mine = torch.tensor([*good, *[0] * (16 - len(good))])
     for distance in range(1, comm.world_size):
         theirs = torch.empty_like(mine)
-        dst, src = (comm.rank + distance) % comm.world_size, (comm.rank - distance) % comm.world_size
+        dst, src = (
+            (comm.rank + distance) % comm.world_size,
+            (comm.rank - distance) % comm.world_size,
+        )
         comm.exchange(mine, dst, theirs, src)
         common &= set(theirs.tolist())
     step = max(common, default=0)
@@ -475,7 +520,9 @@ def train_and_resume(comm: Communicator, place: str) -> tuple[int, float, float]
 
 simulated = SimulatedWorld(3)
 with tempfile.TemporaryDirectory() as place:
-    for rank, (step, before, after) in enumerate(simulated.run(train_and_resume, place, timeout=60)):
+    for rank, (step, before, after) in enumerate(
+        simulated.run(train_and_resume, place, timeout=60)
+    ):
         print(f"rank {rank}: from step {step}, weight {before:.2f} → {after:.2f}")
 print(simulated.trace.summary())
 
@@ -502,7 +549,11 @@ report = check_resume(
         Disks("a new machine", ["10 20", ""]),
     ],
 )
-assert [[told["step"] for told in seen.results] for seen in report[:3]] == [[10], [30, 30], [20, 20]]
+assert [[told["step"] for told in seen.results] for seen in report[:3]] == [
+    [10],
+    [30, 30],
+    [20, 20],
+]
 assert [seen.results[0]["step"] for seen in report[3:]] == [5, 9, 10, 100, 20, 0]
 for seen in report:
     assert max(seen.trace.messages_sent) <= 2 * (seen.size - 1)
@@ -522,18 +573,29 @@ report = check_resume(
     resume,
     disks=[
         Disks(
-            "all that can happen", ["1 2-checksum 3-short 4-empty 5-zeroed 6-torn 7-halftmp 8-flipped 9-tmp 10-other"]
+            "all that can happen",
+            ["1 2-checksum 3-short 4-empty 5-zeroed 6-torn 7-halftmp 8-flipped 9-tmp 10-other"],
         ),
         Disks("many files", [" ".join(map(str, range(5, 21)))] * 3),
-        Disks("the oldest of many", [" ".join(map(str, range(5, 21))), " ".join(map(str, (*range(21, 36), 5)))]),
-        Disks("long numbers", ["123456788 123456789", "123456790 123456788 123456787", "123456788 900000001"]),
-        Disks("all of it somewhere", ["3 12-zeroed 7 11", "11-empty 12 7 3", "3 7 11 12-short"]),
+        Disks(
+            "the oldest of many",
+            [" ".join(map(str, range(5, 21))), " ".join(map(str, (*range(21, 36), 5)))],
+        ),
+        Disks(
+            "long numbers",
+            ["123456788 123456789", "123456790 123456788 123456787", "123456788 900000001"],
+        ),
+        Disks(
+            "all of it somewhere", ["3 12-zeroed 7 11", "11-empty 12 7 3", "3 7 11 12-short"]
+        ),
         Disks("no folder on one", ["10 20", None, "10 20"]),
         Disks("nothing good", ["4-torn 5-flipped", "4 5-tmp"]),
         Disks("nothing in common", ["1 3 5", "2 4 6", "1 2 3 4"]),
         Disks("a wrong bit everywhere", ["2 4-flipped"] * 4),
         Disks("one put aside", ["90 100-other 95", "90 95 100", "95 100 90"]),
-        Disks("names that are none", ["7 9-zero 12-last 13-renamed", "7 9 12 13", "13-old 12 9 7"]),
+        Disks(
+            "names that are none", ["7 9-zero 12-last 13-renamed", "7 9 12 13", "13-old 12 9 7"]
+        ),
         Disks("numbers that are none", ["8 0 1234567890", "0 1234567890 8"]),
         Disks("nothing but such names", ["0 5-zero", "5-zero 0"]),
         Disks("a checksum that does not fit", ["90 1000-checksum", "90 1000"]),
@@ -546,10 +608,30 @@ report = check_resume(
 )
 assert len(report) == 23
 steps = [[told["step"] for told in seen.results] for seen in report]
-assert [each[0] for each in steps[:17]] == [1, 20, 5, 123_456_788, 7, 0, 0, 0, 2, 95, 7, 8, 0, 90, 0, 0, 50]
+assert [each[0] for each in steps[:17]] == [
+    1,
+    20,
+    5,
+    123_456_788,
+    7,
+    0,
+    0,
+    0,
+    2,
+    95,
+    7,
+    8,
+    0,
+    90,
+    0,
+    0,
+    50,
+]
 for seen, found in zip(report, steps, strict=True):
     assert found == [seen.facts.disks.agreed] * seen.size
-    assert [told["files"].keys() for told in seen.results] == [(files or {}).keys() for files in seen.given("files")]
+    assert [told["files"].keys() for told in seen.results] == [
+        (files or {}).keys() for files in seen.given("files")
+    ]
     assert max(seen.trace.messages_sent) <= 2 * (seen.size - 1)
     assert all(message.nbytes <= 512 for message in seen.trace)
 ### END HIDDEN TESTS

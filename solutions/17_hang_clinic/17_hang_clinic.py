@@ -54,7 +54,15 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from distlib import Communicator, RankError, ReduceOp, SimulatedWorld, all_gather, all_reduce, broadcast
+from distlib import (
+    Communicator,
+    RankError,
+    ReduceOp,
+    SimulatedWorld,
+    all_gather,
+    all_reduce,
+    broadcast,
+)
 
 four = SimulatedWorld(4)  # four ranks to try things on
 
@@ -81,7 +89,8 @@ def log_mean_loss(comm: Communicator, loss: torch.Tensor) -> float | None:
 
     Args:
         comm: the communicator of this rank.
-        loss: of this rank's batch, shape [], float64. It stays as it is, because backward needs it.
+        loss: of this rank's batch, shape [], float64. It stays as it is, because backward needs
+            it.
 
     Returns:
         On rank 0 the mean over all ranks, on all others None.
@@ -143,7 +152,8 @@ assert report[0].trace.bytes_sent[1] >= 8
 
 # %% solution="average_workers"
 def average_workers(comm: Communicator, tensor: torch.Tensor, workers: int) -> None:
-    """Averages a tensor over the first ranks, in place. The others are spare: they send nothing, and theirs stays.
+    """Averages a tensor over the first ranks, in place. The others are spare: they send
+    nothing, and theirs stays.
 
     Args:
         comm: the communicator of this rank.
@@ -196,7 +206,9 @@ print(report)
 ### What this tests: up to 7 ranks, a single worker, all ranks workers.
 from distlib.exercises.hang_clinic.checks import check_average_workers
 
-report = check_average_workers(average_workers, workers=[(3, 2), (2, 2), (4, 3), (4, 1), (7, 5), (1, 1)], seed=172)
+report = check_average_workers(
+    average_workers, workers=[(3, 2), (2, 2), (4, 3), (4, 1), (7, 5), (1, 1)], seed=172
+)
 assert report[4].trace.bytes_sent[5:] == [0, 0]
 ### END HIDDEN TESTS
 
@@ -214,16 +226,21 @@ assert report[4].trace.bytes_sent[5:] == [0, 0]
 
 
 # %% solution="reduce_in_grid"
-def reduce_in_grid(comm: Communicator, activation: torch.Tensor, gradient: torch.Tensor, columns: int) -> None:
-    """Sums the activation over the rank's row, and averages the gradient over its column, both in place.
+def reduce_in_grid(
+    comm: Communicator, activation: torch.Tensor, gradient: torch.Tensor, columns: int
+) -> None:
+    """Sums the activation over the rank's row, and averages the gradient over its column, both
+    in place.
 
-    Each row has a group of its own, and each column. Ranks that share neither send each other nothing.
+    Each row has a group of its own, and each column. Ranks that share neither send each other
+    nothing.
 
     Args:
         comm: the communicator of this rank.
         activation: float64, of the same shape on all ranks.
         gradient: float64, of the same shape on all ranks.
-        columns: how many the grid has; comm.world_size is a multiple. Its rows have consecutive ranks.
+        columns: how many the grid has; comm.world_size is a multiple. Its rows have consecutive
+            ranks.
     """
     ### BEGIN SOLUTION
     row, column = comm.split(comm.rank // columns), comm.split(comm.rank % columns)
@@ -263,7 +280,8 @@ examine(try_grid)
 from distlib.exercises.hang_clinic.groups import check_reduce_in_grid
 
 report = check_reduce_in_grid(reduce_in_grid, grids=[(2, 2), (2, 3), (3, 2), (1, 1)])
-assert min(report[0].trace.bytes_sent) >= 40  # 3 numbers to the other rank of the row, 2 to that of the column
+# 3 numbers to the other rank of the row, 2 to that of the column
+assert min(report[0].trace.bytes_sent) >= 40
 print(report)
 
 # %% [markdown]
@@ -276,7 +294,9 @@ print(report)
 from distlib.exercises.hang_clinic.groups import check_reduce_in_grid
 
 report = check_reduce_in_grid(
-    reduce_in_grid, grids=[(2, 2), (2, 3), (3, 2), (1, 3), (3, 1), (2, 4), (3, 3), (1, 1)], seed=183
+    reduce_in_grid,
+    grids=[(2, 2), (2, 3), (3, 2), (1, 3), (3, 1), (2, 4), (3, 3), (1, 1)],
+    seed=183,
 )
 assert len(report) == 8
 ### END HIDDEN TESTS
@@ -291,18 +311,21 @@ assert len(report) == 8
 
 
 # %% solution="train_epoch"
-def train_epoch(comm: Communicator, weight: torch.Tensor, batches: Sequence[torch.Tensor], rate: float) -> int:
+def train_epoch(
+    comm: Communicator, weight: torch.Tensor, batches: Sequence[torch.Tensor], rate: float
+) -> int:
     """One epoch over all batches of all ranks. Changes `weight` in place.
 
-    In step k every rank that has a batch k takes it, and the weight moves by -rate times the mean of `weight - row`
-    over all rows of these batches, on all ranks alike. The epoch ends when no rank has a batch left. Every batch is
-    used once, on the rank that has it: rows do not travel.
+    In step k every rank that has a batch k takes it, and the weight moves by -rate times the
+    mean of `weight - row` over all rows of these batches, on all ranks alike. The epoch ends
+    when no rank has a batch left. Every batch is used once, on the rank that has it: rows do
+    not travel.
 
     Args:
         comm: the communicator of this rank.
         weight: [features], float64, the same on all ranks.
-        batches: of this rank, each [rows, features], at least one row. Ranks have different numbers of them, perhaps
-            none, and batches have different numbers of rows.
+        batches: of this rank, each [rows, features], at least one row. Ranks have different
+            numbers of them, perhaps none, and batches have different numbers of rows.
         rate: the learning rate.
 
     Returns:
@@ -319,7 +342,8 @@ def train_epoch(comm: Communicator, weight: torch.Tensor, batches: Sequence[torc
     return int(steps)
     ### STUDENTS GET
     # for batch in batches:
-    #     total = torch.cat([(weight - batch).sum(0), weight.new_tensor([len(batch)])])  # the sum, and how many rows
+    #     # the sum, and how many rows
+    #     total = torch.cat([(weight - batch).sum(0), weight.new_tensor([len(batch)])])
     #     all_reduce(comm, total)
     #     weight -= rate * total[:-1] / total[-1]
     # return len(batches)
@@ -334,7 +358,9 @@ def train_epoch(comm: Communicator, weight: torch.Tensor, batches: Sequence[torc
 # %%
 def try_epoch(comm: Communicator) -> tuple[int, float]:
     weight = torch.zeros(1).double()
-    steps = train_epoch(comm, weight, [torch.ones(2, 1).double() for _ in range(comm.rank + 1)], rate=0.5)
+    steps = train_epoch(
+        comm, weight, [torch.ones(2, 1).double() for _ in range(comm.rank + 1)], rate=0.5
+    )
     return steps, weight.item()
 
 
@@ -349,7 +375,13 @@ from distlib.exercises.hang_clinic.checks import check_train_epoch
 
 report = check_train_epoch(
     train_epoch,
-    epochs=[[[2, 1, 3], [1]], [[40, 1], [2, 9]], [[2], [3, 1], []], [[1, 2], [2, 2], [3, 1], [1, 1, 2, 1]], [[2, 1]]],
+    epochs=[
+        [[2, 1, 3], [1]],
+        [[40, 1], [2, 9]],
+        [[2], [3, 1], []],
+        [[1, 2], [2, 2], [3, 1], [1, 1, 2, 1]],
+        [[2, 1]],
+    ],
 )
 assert len(report) == 5
 print(report)
@@ -387,12 +419,16 @@ assert len(report) == 8
 
 
 # %% solution="train_until"
-def train_until(comm: Communicator, weight: torch.Tensor, samples: torch.Tensor, rate: float, target: float) -> int:
-    """Trains until the mean of all ranks' losses is at most `target`, at most 50 steps. Changes `weight` in place.
+def train_until(
+    comm: Communicator, weight: torch.Tensor, samples: torch.Tensor, rate: float, target: float
+) -> int:
+    """Trains until the mean of all ranks' losses is at most `target`, at most 50 steps. Changes
+    `weight` in place.
 
-    The loss of a rank is the mean of `(samples - weight) ** 2`, its gradient the mean of `weight - row` over its rows.
-    A step moves the weight by -rate times the mean of the gradients of all ranks. The losses are looked at before each
-    step. Samples do not travel: in each step losses and gradients do.
+    The loss of a rank is the mean of `(samples - weight) ** 2`, its gradient the mean of
+    `weight - row` over its rows. A step moves the weight by -rate times the mean of the
+    gradients of all ranks. The losses are looked at before each step. Samples do not travel: in
+    each step losses and gradients do.
 
     Args:
         comm: the communicator of this rank.
@@ -458,7 +494,9 @@ print(report)
 ### What this tests: up to 6 ranks, and targets that are reached from the start, or just so.
 from distlib.exercises.hang_clinic.checks import check_train_until
 
-report = check_train_until(train_until, world_sizes=(3, 2, 4, 6, 1), at_once=[2, 3], exact=[4], seed=174)
+report = check_train_until(
+    train_until, world_sizes=(3, 2, 4, 6, 1), at_once=[2, 3], exact=[4], seed=174
+)
 assert len(report) == 8
 ### END HIDDEN TESTS
 
@@ -471,19 +509,21 @@ assert len(report) == 8
 
 # %% solution="sum_of_files"
 def sum_of_files(comm: Communicator, read: Callable[[], torch.Tensor]) -> torch.Tensor:
-    """The sum over all ranks of what each has read from its file. If that fails somewhere, every rank hears of it.
+    """The sum over all ranks of what each has read from its file. If that fails somewhere,
+    every rank hears of it.
 
     Args:
         comm: the communicator of this rank.
-        read: returns what this rank's file holds, float64, of the same shape on all ranks; or raises an OSError. It is
-            called once.
+        read: returns what this rank's file holds, float64, of the same shape on all ranks; or
+            raises an OSError. It is called once.
 
     Returns:
         The sum, on every rank.
 
     Raises:
-        RuntimeError: reading has failed on at least one rank. It is raised on all ranks. The numbers in its text are
-            those of the ranks on which reading failed, and no others: "reading failed on ranks 1 and 3".
+        RuntimeError: reading has failed on at least one rank. It is raised on all ranks. The
+            numbers in its text are those of the ranks on which reading failed, and no others:
+            "reading failed on ranks 1 and 3".
     """
     ### BEGIN SOLUTION
     part, failed = None, torch.zeros(comm.world_size, dtype=torch.int64)
@@ -540,7 +580,17 @@ from distlib.exercises.hang_clinic.checks import check_sum_of_files
 
 report = check_sum_of_files(
     sum_of_files,
-    failing=[(2, []), (3, [0]), (2, [0, 1]), (4, [1, 3]), (5, [0, 2, 3]), (6, [5]), (6, []), (1, []), (1, [0])],
+    failing=[
+        (2, []),
+        (3, [0]),
+        (2, [0, 1]),
+        (4, [1, 3]),
+        (5, [0, 2, 3]),
+        (6, [5]),
+        (6, []),
+        (1, []),
+        (1, [0]),
+    ],
     seed=175,
 )
 assert len(report) == 9
@@ -555,12 +605,13 @@ assert len(report) == 9
 
 # %% solution="average_by_name"
 def average_by_name(comm: Communicator, gradients: dict[str, torch.Tensor]) -> None:
-    """Averages the gradients: afterwards `gradients[name]` is the mean, over all ranks, of those of this name.
+    """Averages the gradients: afterwards `gradients[name]` is the mean, over all ranks, of
+    those of this name.
 
     Args:
         comm: the communicator of this rank.
-        gradients: by name, float64. All ranks have the same names, and of each name the same shape. The order of the
-            dict differs from rank to rank.
+        gradients: by name, float64. All ranks have the same names, and of each name the same
+            shape. The order of the dict differs from rank to rank.
     """
     ### BEGIN SOLUTION
     for name in sorted(gradients):
@@ -580,7 +631,9 @@ def average_by_name(comm: Communicator, gradients: dict[str, torch.Tensor]) -> N
 # %%
 def try_names(comm: Communicator) -> list[tuple[str, float]]:
     weight, bias = torch.tensor([1.0]).double(), torch.tensor([2.0]).double()
-    gradients = {"weight": weight, "bias": bias} if comm.rank else {"bias": bias, "weight": weight}
+    gradients = (
+        {"weight": weight, "bias": bias} if comm.rank else {"bias": bias, "weight": weight}
+    )
     average_by_name(comm, gradients)
     return sorted((name, gradient.item()) for name, gradient in gradients.items())
 
@@ -594,7 +647,9 @@ examine(try_names)
 # %% test="average_by_name_visible" points=1
 from distlib.exercises.hang_clinic.failing import check_average_by_name
 
-report = check_average_by_name(average_by_name, models=[(2, 2, True), (2, 3, False), (3, 4, True), (1, 3, False)])
+report = check_average_by_name(
+    average_by_name, models=[(2, 2, True), (2, 3, False), (3, 4, True), (1, 3, False)]
+)
 assert len(report) == 4
 print(report)
 
@@ -609,7 +664,14 @@ from distlib.exercises.hang_clinic.failing import check_average_by_name
 
 report = check_average_by_name(
     average_by_name,
-    models=[(2, 2, False), (2, 5, True), (3, 3, False), (4, 6, False), (5, 7, True), (1, 4, True)],
+    models=[
+        (2, 2, False),
+        (2, 5, True),
+        (3, 3, False),
+        (4, 6, False),
+        (5, 7, True),
+        (1, 4, True),
+    ],
     seed=176,
 )
 assert len(report) == 6
@@ -629,11 +691,12 @@ def gather_predictions(comm: Communicator, predictions: torch.Tensor) -> torch.T
 
     Args:
         comm: the communicator of this rank.
-        predictions: of this rank, shape [number]; of the same dtype on all ranks. The number differs from rank to rank,
-            and may be 0. They stay as they are.
+        predictions: of this rank, shape [number]; of the same dtype on all ranks. The number
+            differs from rank to rank, and may be 0. They stay as they are.
 
     Returns:
-        Shape [sum of all numbers], of the same dtype: first those of rank 0, then those of rank 1, and so on.
+        Shape [sum of all numbers], of the same dtype: first those of rank 0, then those of rank
+        1, and so on.
     """
     ### BEGIN SOLUTION
     numbers = torch.zeros(comm.world_size, dtype=torch.int64)
@@ -642,7 +705,9 @@ def gather_predictions(comm: Communicator, predictions: torch.Tensor) -> torch.T
     everyone = torch.zeros(comm.world_size, int(numbers.max()), dtype=predictions.dtype)
     everyone[comm.rank, : len(predictions)] = predictions
     all_gather(comm, everyone)
-    return torch.cat([row[:number] for row, number in zip(everyone, numbers.tolist(), strict=True)])
+    return torch.cat(
+        [row[:number] for row, number in zip(everyone, numbers.tolist(), strict=True)]
+    )
     ### STUDENTS GET
     # everyone = torch.zeros(comm.world_size, len(predictions), dtype=predictions.dtype)
     # everyone[comm.rank] = predictions
@@ -657,7 +722,9 @@ def gather_predictions(comm: Communicator, predictions: torch.Tensor) -> torch.T
 
 # %%
 def try_gather(comm: Communicator) -> list[int]:
-    return gather_predictions(comm, torch.full((1 if comm.rank == 3 else 2,), comm.rank)).tolist()
+    return gather_predictions(
+        comm, torch.full((1 if comm.rank == 3 else 2,), comm.rank)
+    ).tolist()
 
 
 examine(try_gather)
@@ -669,7 +736,9 @@ examine(try_gather)
 from distlib.exercises.hang_clinic.failing import check_gather_predictions
 
 report = check_gather_predictions(
-    gather_predictions, lengths=[[3, 2], [2, 2], [2, 3, 0], [4, 4, 4, 1], [3]], dtype=torch.int64
+    gather_predictions,
+    lengths=[[3, 2], [2, 2], [2, 3, 0], [4, 4, 4, 1], [3]],
+    dtype=torch.int64,
 )
 assert len(report) == 5
 print(report)
@@ -706,7 +775,8 @@ def mean_over_samples(comm: Communicator, losses: list[float]) -> float:
 
     Args:
         comm: the communicator of this rank.
-        losses: of this rank's samples. The number differs from rank to rank. It may be 0, but not on all ranks.
+        losses: of this rank's samples. The number differs from rank to rank. It may be 0, but
+            not on all ranks.
 
     Returns:
         The sum of all losses, divided by the number of all samples, to nine significant digits.
@@ -739,7 +809,9 @@ examine(try_mean)
 # %% test="mean_over_samples_visible" points=1
 from distlib.exercises.hang_clinic.failing import check_mean_over_samples
 
-report = check_mean_over_samples(mean_over_samples, lengths=[[2, 0], [3, 1], [0, 2, 4], [1, 3, 2, 0], [3]])
+report = check_mean_over_samples(
+    mean_over_samples, lengths=[[2, 0], [3, 1], [0, 2, 4], [1, 3, 2, 0], [3]]
+)
 assert len(report) == 5
 print(report)
 
@@ -753,7 +825,9 @@ print(report)
 from distlib.exercises.hang_clinic.failing import check_mean_over_samples
 
 report = check_mean_over_samples(
-    mean_over_samples, lengths=[[1, 4], [0, 3], [5, 0, 1], [0, 0, 7, 0], [2, 9, 4, 1, 0, 3], [2]], seed=179
+    mean_over_samples,
+    lengths=[[1, 4], [0, 3], [5, 0, 1], [0, 0, 7, 0], [2, 9, 4, 1, 0, 3], [2]],
+    seed=179,
 )
 assert len(report) == 6
 ### END HIDDEN TESTS
@@ -766,8 +840,11 @@ assert len(report) == 6
 
 
 # %% solution="blend_with_next"
-def blend_with_next(comm: Communicator, own: torch.Tensor, compute: Callable[[], torch.Tensor]) -> torch.Tensor:
-    """What `compute()` returns, plus what the next rank has as `own`. The messages travel while `compute()` runs.
+def blend_with_next(
+    comm: Communicator, own: torch.Tensor, compute: Callable[[], torch.Tensor]
+) -> torch.Tensor:
+    """What `compute()` returns, plus what the next rank has as `own`. The messages travel while
+    `compute()` runs.
 
     A message travels once both sides have begun it, the sender and the receiver.
 
@@ -780,7 +857,10 @@ def blend_with_next(comm: Communicator, own: torch.Tensor, compute: Callable[[],
         The sum, of that shape.
     """
     ### BEGIN SOLUTION
-    next_rank, previous_rank = (comm.rank + 1) % comm.world_size, (comm.rank - 1) % comm.world_size
+    next_rank, previous_rank = (
+        (comm.rank + 1) % comm.world_size,
+        (comm.rank - 1) % comm.world_size,
+    )
     incoming = torch.zeros_like(own)
     receiving, sending = comm.irecv(incoming, next_rank), comm.isend(own, previous_rank)
     computed = compute()
@@ -788,7 +868,8 @@ def blend_with_next(comm: Communicator, own: torch.Tensor, compute: Callable[[],
     sending.wait()
     return computed + incoming
     ### STUDENTS GET
-    # next_rank, previous_rank = (comm.rank + 1) % comm.world_size, (comm.rank - 1) % comm.world_size
+    # next_rank = (comm.rank + 1) % comm.world_size
+    # previous_rank = (comm.rank - 1) % comm.world_size
     # incoming = torch.zeros_like(own)
     # receiving, sending = comm.irecv(incoming, next_rank), comm.isend(own, previous_rank)
     # blended = compute() + incoming
@@ -852,8 +933,9 @@ def start_alike(comm: Communicator, seed: int) -> tuple[torch.Tensor, torch.Tens
         seed: of this rank; it differs from rank to rank.
 
     Returns:
-        The weights, [4, 3]: what rank 0 draws first from a generator that begins with its seed. And the noise, [6]:
-        what this rank draws from a generator that begins with its own seed, after weights of its own.
+        The weights, [4, 3]: what rank 0 draws first from a generator that begins with its seed.
+        And the noise, [6]: what this rank draws from a generator that begins with its own seed,
+        after weights of its own.
     """
     ### BEGIN SOLUTION
     generator = torch.Generator().manual_seed(seed)
@@ -981,9 +1063,10 @@ def diagnose(outputs: list[list[str]]) -> tuple[int, int, str]:
         outputs: of each of four ranks the lines that it has printed. They stay as they are.
 
     Returns:
-        The rank; the number of the line of train.py where it was last seen: that of its last call, or, if it raised an
-        error of its own, the last line of train.py in its traceback; and the cause: "raised", "finished", "killed",
-        "slow", "skipped", "extra", "shape" or "dtype".
+        The rank; the number of the line of train.py where it was last seen: that of its last
+        call, or, if it raised an error of its own, the last line of train.py in its traceback;
+        and the cause: "raised", "finished", "killed", "slow", "skipped", "extra", "shape" or
+        "dtype".
     """
     ### BEGIN SOLUTION
     closed = [any("Connection closed" in line for line in lines[-1:]) for lines in outputs]
@@ -993,9 +1076,14 @@ def diagnose(outputs: list[list[str]]) -> tuple[int, int, str]:
             files = [line for line in lines if 'train.py", line' in line]
             return rank, int(files[-1].split("line ")[1].split(",")[0]), "raised"
     call = re.compile(r"train\.py:(\d+) (\w+) (\[.*\]) (\w+)")
-    calls = [[found.groups() for line in lines if (found := call.fullmatch(line))] for lines in outputs]
+    calls = [
+        [found.groups() for line in lines if (found := call.fullmatch(line))]
+        for lines in outputs
+    ]
     index = min(map(len, calls))
-    index = next((k for k in range(index) if any(own[k] != calls[0][k] for own in calls)), index)
+    index = next(
+        (k for k in range(index) if any(own[k] != calls[0][k] for own in calls)), index
+    )
     here = [own[index] if index < len(own) else None for own in calls]
     usual = max(here, key=here.count)
     (rank,) = [rank for rank in range(4) if here[rank] != usual]
@@ -1015,7 +1103,10 @@ def diagnose(outputs: list[list[str]]) -> tuple[int, int, str]:
 
 # %%
 closed = ["Traceback (most recent call last):", "RuntimeError: Connection closed by peer"]
-example = [["train.py:30 broadcast [4] int64", "train.py:41 all_reduce [8] float32", *closed] for _ in range(4)]
+example = [
+    ["train.py:30 broadcast [4] int64", "train.py:41 all_reduce [8] float32", *closed]
+    for _ in range(4)
+]
 example[1][1] = "train.py:41 all_reduce [7] float32"
 
 try:

@@ -67,11 +67,13 @@ from distlib.collectives import all_reduce, broadcast, ring_all_gather, ring_red
 from distlib.exercises.capstone_project.job_cases import Challenge
 from distlib.exercises.capstone_project.rehearsal import rehearse
 
-OF_THE_COURSE = (all_reduce, broadcast, ring_all_gather, ring_reduce_scatter)  # what you may call
+# what you may call
+OF_THE_COURSE = (all_reduce, broadcast, ring_all_gather, ring_reduce_scatter)
 
 
 def part_of(numbers: int, parts: int, index: int) -> slice:
-    """Where part `index` lies, as torch.tensor_split and the ring cut: the first numbers % parts have one more."""
+    """Where part `index` lies, as torch.tensor_split and the ring cut: the first
+    numbers % parts have one more."""
     short, longer = divmod(numbers, parts)
     start = index * short + min(index, longer)
     return slice(start, start + short + (index < longer))
@@ -121,7 +123,8 @@ def train_step(
         shares: by rank, how many of them it takes. They sum to len(batch).
         rate: of the optimizer.
 
-    Cost for p ranks and S bytes of weights: each rank computes for its share, and sends 2 (p - 1) messages of S / p.
+    Cost for p ranks and S bytes of weights: each rank computes for its share, and sends
+    2 (p - 1) messages of S / p.
     """
     ### BEGIN SOLUTION
     first = sum(shares[: comm.rank])
@@ -141,7 +144,9 @@ def train_step(
 # %% test="train_step_visible" points=3
 from distlib.exercises.capstone_project.checks import check_train_step
 
-report = check_train_step(train_step, shares=[[[4, 4], [4, 4]], [[3, 1, 4]], [[2, 2, 2], [5, 0, 1]], [[6]]])
+report = check_train_step(
+    train_step, shares=[[[4, 4], [4, 4]], [[3, 1, 4]], [[2, 2, 2], [5, 0, 1]], [[6]]]
+)
 assert len(report) == 4
 assert report[0].trace.bytes_sent == [2 * 2 * 455 * 8] * 2
 print(report)
@@ -199,14 +204,20 @@ def predict_step(
     Args:
         numbers: of the weights.
         seconds_per_sample: on a rank that is not slow.
-        cluster: its links, and in `stragglers` how many times longer a slow rank computes; other ranks are not in it.
+        cluster: its links, and in `stragglers` how many times longer a slow rank computes;
+            other ranks are not in it.
         shares: by rank, how many samples it takes. Some may be 0.
     """
     ### BEGIN SOLUTION
     ranks = len(shares)
     slowness = [cluster.stragglers.get(rank, 1.0) for rank in range(ranks)]
-    slowest = max(share * seconds_per_sample * slow for share, slow in zip(shares, slowness, strict=True))
-    rounds = [cluster.link(rank, (rank + 1) % ranks).seconds(8 * numbers / ranks) for rank in range(ranks)]
+    slowest = max(
+        share * seconds_per_sample * slow for share, slow in zip(shares, slowness, strict=True)
+    )
+    rounds = [
+        cluster.link(rank, (rank + 1) % ranks).seconds(8 * numbers / ranks)
+        for rank in range(ranks)
+    ]
     parts = [part_of(numbers, ranks, rank) for rank in range(ranks)]
     memory = [8 * numbers + 16 * (part.stop - part.start) for part in parts]
     return slowest + 2 * (ranks - 1) * max(rounds), memory
@@ -230,7 +241,9 @@ report = check_predict_step(
     plans=[
         PlannedStep(910, 0.002, Cluster.flat(4, Link(1e-4, 1e6)), (4, 4, 1, 3)),
         PlannedStep(910, 0.002, Cluster.flat(2, Link(1e-3, 1e7)), (4, 4)),
-        PlannedStep(2_001, 0.002, Cluster.flat(4, Link(2e-3, 1e7), stragglers={2: 4.0}), (7, 6, 4, 6)),
+        PlannedStep(
+            2_001, 0.002, Cluster.flat(4, Link(2e-3, 1e7), stragglers={2: 4.0}), (7, 6, 4, 6)
+        ),
         PlannedStep(910, 0.001, Cluster(2, 2, Link(1e-4, 1e8), Link(5e-3, 1e7)), (8, 8, 8, 8)),
         PlannedStep(910, 0.002, Cluster.flat(1), (4,)),
     ],
@@ -251,10 +264,15 @@ report = check_predict_step(
     predict_step,
     plans=[
         PlannedStep(4_003, 0.001, Cluster.flat(3, Link(5e-4, 2e6)), (9, 1, 1)),
-        PlannedStep(910, 0.002, Cluster.flat(4, Link(1e-3, 1e7), stragglers={0: 3.0}), (2, 8, 8, 8)),
+        PlannedStep(
+            910, 0.002, Cluster.flat(4, Link(1e-3, 1e7), stragglers={0: 3.0}), (2, 8, 8, 8)
+        ),
         PlannedStep(1_500, 0.0001, Cluster(4, 2, Link(1e-5, 1e9), Link(2e-3, 1e6)), (1,) * 8),
         PlannedStep(
-            1_500, 0.004, Cluster(2, 3, Link(1e-3, 1e6), Link(1e-3, 1e8), stragglers={5: 2.0}), (4, 4, 4, 4, 4, 0)
+            1_500,
+            0.004,
+            Cluster(2, 3, Link(1e-3, 1e6), Link(1e-3, 1e8), stragglers={5: 2.0}),
+            (4, 4, 4, 4, 4, 0),
         ),
         PlannedStep(700, 0.004, Cluster.flat(1, stragglers={0: 2.5}), (3,)),
     ],
@@ -283,7 +301,9 @@ assert report.answers[4][1] == [24 * 700]
 CLUSTERS = [
     Challenge("four alike", Cluster.flat(4, Link(2e-3, 1e7)), budget=3.2),
     Challenge("a slow network", Cluster.flat(4, Link(6e-2, 1e6)), budget=22.0),
-    Challenge("little memory", Cluster.flat(4, Link(2e-3, 1e7)), budget=3.2, bytes_per_number=22),
+    Challenge(
+        "little memory", Cluster.flat(4, Link(2e-3, 1e7)), budget=3.2, bytes_per_number=22
+    ),
     Challenge("a slow rank", Cluster.flat(4, Link(2e-3, 1e7), stragglers={2: 6.0}), budget=4.8),
     Challenge("two nodes", Cluster(2, 4, Link(1e-3, 1e8), Link(4e-3, 1e7)), budget=4.6),
 ]
@@ -313,7 +333,8 @@ CLUSTERS = [
 
 # %% solution="train"
 def train(comm: Communicator, job: Any) -> torch.Tensor:
-    """Train until the target is reached, on all ranks. Returns the weights, the same on all of them.
+    """Train until the target is reached, on all ranks. Returns the weights, the same on all of
+    them.
 
     Args:
         comm: the communicator of this rank.
@@ -322,22 +343,34 @@ def train(comm: Communicator, job: Any) -> torch.Tensor:
 
     ### BEGIN SOLUTION
     def shares_of(size: int) -> list[int]:
-        """Shares such that ranks compute about equally long: each next sample goes to who is done first with it."""
+        """Shares such that ranks compute about equally long: each next sample goes to who is
+        done first with it."""
         slowness = [job.cluster.stragglers.get(rank, 1.0) for rank in range(comm.world_size)]
         shares = [0] * comm.world_size
         for _ in range(size):
-            first_done = min(range(comm.world_size), key=lambda rank: (shares[rank] + 1) * slowness[rank])
+            first_done = min(
+                range(comm.world_size), key=lambda rank: (shares[rank] + 1) * slowness[rank]
+            )
             shares[first_done] += 1
         return shares
 
     def seconds_with(size: int) -> float:
-        """What a training with batches of this size takes, if it takes 20 (1 + 70 / size) steps."""
+        """What a training with batches of this size takes, if it takes 20 (1 + 70 / size)
+        steps."""
         shares = shares_of(size)
         computing = max(
-            share * job.seconds_per_sample * job.cluster.stragglers.get(rank, 1.0) for rank, share in enumerate(shares)
+            share * job.seconds_per_sample * job.cluster.stragglers.get(rank, 1.0)
+            for rank, share in enumerate(shares)
         )
-        links = [job.cluster.link(rank, (rank + 1) % comm.world_size) for rank in range(comm.world_size)]
-        ring = 2 * (comm.world_size - 1) * max(link.seconds(8 * job.numbers / comm.world_size) for link in links)
+        links = [
+            job.cluster.link(rank, (rank + 1) % comm.world_size)
+            for rank in range(comm.world_size)
+        ]
+        ring = (
+            2
+            * (comm.world_size - 1)
+            * max(link.seconds(8 * job.numbers / comm.world_size) for link in links)
+        )
         return 20 * (1 + 70 / size) * (computing + ring)
 
     def samples_in_order() -> Iterator[int]:
@@ -393,10 +426,18 @@ report = check_train(
     settings=[
         Challenge("three alike", Cluster.flat(3, Link(3e-3, 1e7)), budget=3.8),
         Challenge("a slow network", Cluster.flat(4, Link(5e-2, 2e6)), budget=20.0),
-        Challenge("little memory", Cluster.flat(4, Link(1e-3, 1e7)), budget=2.9, bytes_per_number=22),
-        Challenge("a slow rank", Cluster.flat(4, Link(2e-3, 1e7), stragglers={1: 8.0}), budget=5.2),
+        Challenge(
+            "little memory", Cluster.flat(4, Link(1e-3, 1e7)), budget=2.9, bytes_per_number=22
+        ),
+        Challenge(
+            "a slow rank", Cluster.flat(4, Link(2e-3, 1e7), stragglers={1: 8.0}), budget=5.2
+        ),
         Challenge("two nodes", Cluster(2, 3, Link(1e-3, 1e8), Link(4e-3, 1e7)), budget=4.6),
-        Challenge("a slow node", Cluster(2, 4, Link(1e-3, 1e8), Link(3e-3, 1e7), stragglers={0: 3.0}), budget=5.0),
+        Challenge(
+            "a slow node",
+            Cluster(2, 4, Link(1e-3, 1e8), Link(3e-3, 1e7), stragglers={0: 3.0}),
+            budget=5.0,
+        ),
     ],
     seed=193,
 )
@@ -433,14 +474,17 @@ WITH_A_SLOW_RANK = Cluster.flat(4, Link(1e-4, 1e8), stragglers={3: 3.0})
 DANGERS = [
     Challenge("rank 2 dies early", FLAT, budget=2.4, target=0.3, deaths={2: 0.15}),
     Challenge("rank 1 dies later", FLAT, budget=2.4, target=0.3, deaths={1: 0.4}),
-    Challenge("rank 1 dies as all wait", WITH_A_SLOW_RANK, budget=7, target=0.3, deaths={1: 0.17}),
+    Challenge(
+        "rank 1 dies as all wait", WITH_A_SLOW_RANK, budget=7, target=0.3, deaths={1: 0.17}
+    ),
     Challenge("nobody dies", FLAT, budget=2.4, target=0.3),
 ]
 
 
 # %% solution="survive"
 def survive(comm: Communicator, job: Any) -> torch.Tensor:
-    """Train until the target is reached, with the ranks that live. Returns the weights, the same on all of them.
+    """Train until the target is reached, with the ranks that live. Returns the weights, the
+    same on all of them.
 
     Args:
         comm: the communicator of this rank. Rank 0 lives; others may die at any moment.
@@ -448,12 +492,17 @@ def survive(comm: Communicator, job: Any) -> torch.Tensor:
     """
     ### BEGIN SOLUTION
     size, mine, draw = 32 // comm.world_size, list[int](), random.Random(comm.rank)
-    weights, optimizer, workers = job.start(), job.optimizer(job.numbers), list(range(1, comm.world_size))
+    weights, optimizer, workers = (
+        job.start(),
+        job.optimizer(job.numbers),
+        list(range(1, comm.world_size)),
+    )
     for step in range(1, 500):
         if len(mine) < size:
             mine = draw.sample(job.samples, len(job.samples))
         gradient, mine = job.gradient(weights, mine[:size]), mine[size:]
-        told = torch.cat([gradient, torch.tensor([size]).double()])  # the sum, and of how many samples
+        # the sum, and of how many samples
+        told = torch.cat([gradient, torch.tensor([size]).double()])
         if comm.rank > 0:
             comm.send(told, 0)
             comm.recv(told, 0)
@@ -510,10 +559,22 @@ star = Link(1e-4, 1e8)
 report = check_survive(
     survive,
     settings=[
-        Challenge("rank 1 dies at once", Cluster.flat(4, star), budget=2.4, target=0.3, deaths={1: 0.0}),
-        Challenge("two die", Cluster.flat(5, star), budget=2.4, target=0.3, deaths={4: 0.1, 2: 0.2}),
         Challenge(
-            "two die at once", Cluster.flat(6, Link(1e-3, 1e8)), budget=2.4, target=0.3, deaths={3: 0.25, 5: 0.25}
+            "rank 1 dies at once",
+            Cluster.flat(4, star),
+            budget=2.4,
+            target=0.3,
+            deaths={1: 0.0},
+        ),
+        Challenge(
+            "two die", Cluster.flat(5, star), budget=2.4, target=0.3, deaths={4: 0.1, 2: 0.2}
+        ),
+        Challenge(
+            "two die at once",
+            Cluster.flat(6, Link(1e-3, 1e8)),
+            budget=2.4,
+            target=0.3,
+            deaths={3: 0.25, 5: 0.25},
         ),
         Challenge("nobody dies", Cluster.flat(5, star), budget=2.4, target=0.3),
     ],
@@ -533,14 +594,26 @@ assert [seen.results.count(None) for seen in report] == [1, 2, 2, 0]
 # %% tags=["skip-execution"]
 from distlib.draw import curves, timeline
 
-runs = {setting.name: rehearse(train, setting) for setting in (CLUSTERS[0], CLUSTERS[1], CLUSTERS[3])}
+runs = {
+    setting.name: rehearse(train, setting)
+    for setting in (CLUSTERS[0], CLUSTERS[1], CLUSTERS[3])
+}
 for name, run in runs.items():
     steps = run.computing()
-    size = [round(run.samples(rank) / len(steps[rank])) if steps[rank] else 0 for rank in range(len(steps))]
+    size = [
+        round(run.samples(rank) / len(steps[rank])) if steps[rank] else 0
+        for rank in range(len(steps))
+    ]
     predicted, memory = predict_step(910, 0.002, run.setting.cluster, size)
     between = (steps[0][-1][1] - steps[0][0][1]) / (len(steps[0]) - 1)
-    print(f"{name}: shares {size}, a step takes {between:.4f} s, predicted {predicted:.4f} s (both without job.loss?)")
-    print(f"    memory {run.memory:,} bytes, predicted between two steps {max(memory):,}; {run.seconds:.2f} s in all")
+    print(
+        f"{name}: shares {size}, a step takes {between:.4f} s, "
+        f"predicted {predicted:.4f} s (both without job.loss?)"
+    )
+    print(
+        f"    memory {run.memory:,} bytes, predicted between two steps {max(memory):,}; "
+        f"{run.seconds:.2f} s in all"
+    )
 
 # %% tags=["skip-execution"]
 curves(

@@ -1,5 +1,6 @@
 """What the command says about arguments that it can't take: what was expected, in the words of `--help`."""
 
+import re
 from importlib import import_module
 
 import pytest
@@ -20,6 +21,7 @@ from distlib.cli.command_table import COMMANDS
         ("launch --elastic 4:2 a.py:main", "argument --elastic: expected MIN:MAX with MIN from 1 to MAX"),
         ("grade 02 --jobs all", "argument --jobs: expected a whole number above 0, got 'all'"),
         ("grade 02 --time-for ada", "argument --time-for: expected NAME=TIMES with 1 to 100 times as much"),
+        ("--loud", "unknown option --loud; a COMMAND comes first"),
         ("check 02 03", "unknown argument 03"),
         ("check 02 --loud", "unknown option --loud"),
     ],
@@ -30,6 +32,15 @@ def test_it_says_what_was_expected(words: str, message: str, capsys: pytest.Capt
     error = capsys.readouterr().err
     assert ended.value.code == 2
     assert f"error: {message}" in error and "_positive" not in error
+
+
+def test_alone_it_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    alone = capsys.readouterr()
+    assert alone.err == "" and {each.name for each in COMMANDS} <= set(re.findall(r"^ +(\S+)", alone.out, re.MULTILINE))
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert capsys.readouterr().out == alone.out
 
 
 def test_a_notebook_needs_its_exercise(capsys: pytest.CaptureFixture[str]) -> None:

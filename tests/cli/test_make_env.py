@@ -1,10 +1,14 @@
 """`make env`: what it prints while pip, which is quiet, takes minutes. Python is a stand-in that installs nothing."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
+from packaging.version import Version
+
 from distlib.classroom.uploads.release import for_students
+from distlib.frameworks.on_demand import TELLS_BYTES
 
 STAND_IN = """#!/bin/sh
 # `python -m venv FOLDER` makes an environment in which this file is Python, and TensorFlow is installed.
@@ -28,7 +32,11 @@ def run_make(root: Path, folder: Path, makefile: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-OF_STUDENTS = ["  a Python of its own", "  pip: torch, JupyterLab and all that they need, the longest step"]
+OF_STUDENTS = [
+    "  a Python of its own",
+    "  pip itself: older ones don't tell how much of a file has come",
+    "  pip: torch, JupyterLab and all that they need, the longest step",
+]
 MORE_FOR_TESTS = ["  pip: TensorFlow, JAX, and what tests need", "  pip: Keras, for TensorFlow", "  compiling it all"]
 
 
@@ -36,7 +44,12 @@ def test_every_step_is_announced_with_the_time_it_takes(root: Path, tmp_path: Pa
     lines = run_make(root, tmp_path, (root / "Makefile").read_text(encoding="utf-8"))
     assert "1 to 5 minutes. A step prints nothing until it is done." in lines[0]
     assert lines[1::2] == OF_STUDENTS + MORE_FOR_TESTS
-    assert lines[2::2] == ["ran -m venv", "ran -m pip", "ran -m pip", "ran -m pip", "ran -m compileall"]
+    assert lines[2::2] == ["ran -m venv", *["ran -m pip"] * 4, "ran -m compileall"]
+
+
+def test_pip_is_one_that_tells_how_much_has_come(root: Path) -> None:
+    (version,) = re.findall(r'\$\(PIP\) "pip>=([\d.]+)"', (root / "Makefile").read_text(encoding="utf-8"))
+    assert Version(version) == TELLS_BYTES
 
 
 def test_students_get_neither_tensorflow_nor_what_tests_need(root: Path, tmp_path: Path) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tqdm.auto
 from packaging.requirements import Requirement
 
 from distlib.cli import main
@@ -33,8 +37,8 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write(folder: Path, status: int) -> None:
-    (folder / "python").write_text(STAND_IN.format(folder=folder, status=status))
+def write(folder: Path, status: int, text: str = STAND_IN) -> None:
+    (folder / "python").write_text(text.format(folder=folder, status=status))
     (folder / "python").chmod(0o755)
 
 
@@ -49,7 +53,48 @@ def test_it_installs_what_the_course_asks_for_and_keras_alone(
     assert second.endswith("--no-deps tf-keras")
     assert (
         capsys.readouterr().out
-        == "TensorFlow, 1.4 GB on the disk, is fetched now. This happens once, and takes some minutes.\n"
+        == "TensorFlow, 1.5 GB on the disk, is fetched now. This happens once, and takes some minutes.\n"
+    )
+
+
+WITH_STEPS = """#!/bin/sh
+echo "Collecting jax"
+echo "  Downloading jax-0.10.2-py3-none-any.whl (2 MB)"
+echo "Progress 0 of 2000000"
+echo "Progress 500000 of 2000000"
+echo "Installing collected packages: jax"
+cat {folder}/until_seen
+"""
+
+
+def test_the_bar_tells_bytes_where_pip_does_and_else_that_time_goes_on(
+    stand_in: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pip installs, and says nothing, until the bar has been drawn five times since."""
+    write(stand_in, status=0, text=WITH_STEPS)
+    os.mkfifo(stand_in / "until_seen")
+    drawn: list[str] = []
+
+    class Bar(tqdm.auto.tqdm):  # type: ignore[misc]
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            clock = itertools.count()
+            self._time = lambda: next(clock)  # a second later, each time that it is asked
+
+        def refresh(self, *how: Any, **more: Any) -> None:
+            drawn.append(str(self))
+            if [line.partition(":")[0] for line in drawn[-5:]] == ["Installing"] * 5 and fifo:
+                os.close(fifo.pop())
+
+    monkeypatch.setattr(tqdm.auto, "tqdm", Bar)
+    monkeypatch.setattr(on_demand, "TICK", 0.01)
+    fifo = [os.open(stand_in / "until_seen", os.O_RDWR)]
+    fetch("jax")
+    in_bytes = [line for line in drawn if "B/s" in line]
+    assert "500k/2.00M" in in_bytes[-1] and all(line.startswith("Downloading jax-0.10.2:") for line in in_bytes)
+    installing = [line for line in drawn if line.startswith("Installing")]
+    assert len(set(installing)) == len(installing) >= 5 and all(
+        re.fullmatch(r"\w+: 00:\d\d", line) for line in installing
     )
 
 
