@@ -271,7 +271,7 @@ TIMED = SINGLE.with_speed(SPEED)
 
 @cache
 def cost_of(way: str, cluster: Cluster, **options: int) -> StepCosts:
-    """What a step costs there. Everything repeats after a round of local steps, or after one step."""
+    """What a step costs there: a mean over a round of local steps, or one step of others."""
     return step_costs(way, TIMED, cluster, options.get("round_steps", 1), **options)
 
 
@@ -570,9 +570,8 @@ for row in whole_task.held_out[1:4]:
     print(f"{question}: it says {written[6:9][::-1]}, right is {answer[:3][::-1]}")
 for step in (75, 300):
     unit, ten, hundred, stop = by_character[step]
-    print(
-        f"loss after {step} steps: unit {unit:.2f}, ten {ten:.2f}, hundred {hundred:.2f}, full stop {stop:.2f}"
-    )
+    print(f"loss after {step} steps: unit {unit:.2f}, ten {ten:.2f}, ", end="")
+    print(f"hundred {hundred:.2f}, full stop {stop:.2f}")
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
