@@ -109,16 +109,16 @@ class Classroom:
             self.nbgrader("autograde", self.assignment)
 
     def marks(self, student: str) -> dict[str, float]:
-        """What a student got in each test cell, by the cell's name."""
+        """What a student got in each test cell, by the cell's name. What is marked by hand is not in it."""
         with self._gradebook() as gradebook:
             notebook = gradebook.find_submission_notebook(self.assignment, self.assignment, student)
-            return {grade.name: grade.score for grade in notebook.grades}
+            return {grade.name: grade.score for grade in notebook.grades if grade.cell.cell_type == "code"}
 
     def full_marks(self) -> dict[str, float]:
-        """What can be had in each test cell, by the cell's name."""
+        """What can be had in each test cell, by the cell's name. What is marked by hand is not in it."""
         with self._gradebook() as gradebook:
             notebook = gradebook.find_notebook(self.assignment, self.assignment)
-            return {cell.name: cell.max_score for cell in notebook.grade_cells}
+            return {cell.name: cell.max_score for cell in notebook.grade_cells if cell.cell_type == "code"}
 
     def graded_notebook(self, student: str) -> nbformat.NotebookNode:
         """A student's notebook with the outputs it had while it was graded."""
