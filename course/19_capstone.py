@@ -91,7 +91,7 @@ print(f"{len(task.held_out):,} of 10,000 sums are in no batch")
 # %%
 MODEL = SmallTransformer(vocabulary=16, features=32, hidden=128, heads=8, num_layers=6)
 PLAN = CapstonePlan(task, MODEL, dtype=torch.float64)
-RANKS, STEPS = 8, 36
+RANKS, STEPS = 8, 32
 FEW = 8  # steps are enough where every step is the same
 numbers = sum(each.numel() for each in new_gpt(PLAN.shape).parameters())
 print(f"{numbers:,} parameters on {RANKS} ranks; {task.batch_size} sums in a step")

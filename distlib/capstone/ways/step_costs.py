@@ -8,7 +8,8 @@ from typing import Any
 from distlib import Cluster, SimulatedWorld
 from distlib.arguments import check_integer
 from distlib.capstone.ways.capstone_plan import CapstonePlan
-from distlib.capstone.ways.train_by import train_by
+from distlib.capstone.ways.train_by import way_named
+from distlib.communicator import Communicator
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class StepCosts:
 def step_costs(way: str, plan: CapstonePlan, cluster: Cluster, period: int = 1, **options: Any) -> StepCosts:
     """Train on simulated ranks, and say what a step costs when the first ones are over.
 
-    What the beginning and the end cost is not in it: a run of 2·period steps is compared with one of half as many.
+    What the beginning costs is not in it: a run of 2·period steps is compared with one of half as many.
 
     Args:
         way: its name.
@@ -44,13 +45,13 @@ def step_costs(way: str, plan: CapstonePlan, cluster: Cluster, period: int = 1, 
 
     Raises:
         ValueError: a period below 1.
-        RankError: what `train_by` raises on a rank.
+        RankError: what a way raises on a rank.
     """
     check_integer("step_costs", "period", period, 1)
     world = SimulatedWorld(cluster.world_size, cluster, record=False, contexts="threads")
     runs = []
     for steps in (period, 2 * period):
-        trained = world.run(train_by, way, plan, steps, **options)
+        kept = world.run(_some_steps, way, plan, steps, **options)
         runs.append((len(world.trace), world.trace.bytes_sent, world.elapsed))
     (messages, sent, seconds), (messages_later, sent_later, seconds_later) = runs
     by_rank = [(later - before) / period for before, later in zip(sent, sent_later, strict=True)]
@@ -58,6 +59,13 @@ def step_costs(way: str, plan: CapstonePlan, cluster: Cluster, period: int = 1, 
         (messages_later - messages) / period,
         sum(by_rank),
         max(by_rank),
-        max((each.kept for each in trained), key=lambda kept: sum(kept.values())),
+        max(kept, key=lambda by_kind: sum(by_kind.values())),
         (seconds_later - seconds) / period,
     )
+
+
+def _some_steps(comm: Communicator, way: str, plan: CapstonePlan, steps: int, **options: Any) -> dict[str, int]:
+    """The bytes that this rank keeps after some steps, by kind."""
+    mine = way_named(way)(comm, plan, **options)
+    mine.train(range(steps))
+    return mine.kept_bytes()
