@@ -22,7 +22,7 @@ FEWER_CASES = {
 FEWER_TRAININGS = {
     "world_sizes=(1, 2, 4),": "world_sizes=(2,),",
     "world_sizes=(2, 3),": "world_sizes=(3,),",
-    "world_sizes=(2, 4), trainings=": "world_sizes=(2,), trainings=",
+    "world_sizes=(2, 4),\n    trainings=": "world_sizes=(2,),\n    trainings=",
     "assert all(hidden_share_of(report[number]) > 0.5 for number in (1, 2))\n": "",
 }
 
