@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from distlib.checks.remark import WIDTH
 
+UNWRITTEN = "it is not written yet"  # what is seen of an answer that is still the stub
 _CAUSE, _PASSED = "Usual cause: ", "Passed before this: "
 _SENTENCE = re.compile(r"(?<=[a-z)\]\d][.!?]) (?=[A-Z(])")
 
@@ -30,7 +31,7 @@ class Told:
     @property
     def is_unwritten(self) -> bool:
         """Whether nothing went wrong: there is no answer."""
-        return "it is not written yet" in self.seen
+        return UNWRITTEN in self.seen
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,10 @@ class GetMarks(GetGrades):
 
     def _get_score(self, cell: NotebookNode, resources: Any) -> None:
         super()._get_score(cell, resources)
-        mark = cell.metadata.nbgrader
-        grade = self.gradebook.find_grade(mark["grade_id"], self.notebook_id, self.assignment_id, self.student_id)
-        mark["open"], mark["by_hand"] = mark_of(grade).is_open, mark_of(grade).by_hand
+        about = cell.metadata.nbgrader
+        grade = self.gradebook.find_grade(about["grade_id"], self.notebook_id, self.assignment_id, self.student_id)
+        mark = mark_of(grade)
+        about["open"], about["by_hand"] = mark.is_open, mark.by_hand
 
 
 class SafeFeedback(Preprocessor):

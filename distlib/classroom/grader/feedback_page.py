@@ -28,7 +28,7 @@ from nbconvert.filters import strip_ansi
 from nbformat import NotebookNode
 
 from distlib.classroom.excerpts import excerpts
-from distlib.classroom.grader.check_message import CheckMessage, function_of, parts_of
+from distlib.classroom.grader.check_message import UNWRITTEN, CheckMessage, function_of, parts_of
 from distlib.classroom.grader.notebook_page import COLORS, code_html, notebook_html, text_html
 from distlib.classroom.grader.point_sum import WAITS, PointSum
 from distlib.classroom.grader.transplant import NOTE
@@ -36,7 +36,6 @@ from distlib.classroom.pages import render
 from distlib.classroom.words import all_of, count, have, points
 from distlib.printable import printable
 
-_NOT_WRITTEN = "it is not written yet"
 _COMMENT_OF_NBGRADER = "No response."  # about a cell that is as released; nobody has written it
 
 
@@ -90,8 +89,7 @@ class GradedPart:
     @property
     def sum(self) -> PointSum:
         """The points that the student got, of those that can be had, and those that wait for a mark by hand."""
-        given = (PointSum(waiting=t.full) if t.is_open else PointSum(t.got, t.full) for t in self.tests)
-        return sum(given, PointSum())
+        return sum((PointSum.of_mark(test.got, test.full, test.is_open) for test in self.tests), PointSum())
 
     @property
     def failed(self) -> list[Test]:
@@ -101,7 +99,7 @@ class GradedPart:
     @property
     def is_written(self) -> bool:
         """Whether there is an answer to judge."""
-        return not any(t.is_unanswered or _NOT_WRITTEN in " ".join(t.message.split()) for t in self.tests)
+        return not any(t.is_unanswered or UNWRITTEN in " ".join(t.message.split()) for t in self.tests)
 
     @property
     def kind(self) -> str:

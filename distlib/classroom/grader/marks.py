@@ -114,11 +114,7 @@ def _feedback(run: ClassRun) -> list[str]:
 
 def sums(marks: Iterable[Mark]) -> PointSum:
     """The points, those that can be had, and those that wait for a mark by hand."""
-    return sum(map(_points_of, marks), PointSum())
-
-
-def _points_of(mark: Mark) -> PointSum:
-    return PointSum(waiting=mark.full) if mark.is_open else PointSum(mark.score, mark.full)
+    return sum((PointSum.of_mark(mark.score, mark.full, mark.is_open) for mark in marks), PointSum())
 
 
 def fraction(marks: Iterable[Mark], penalty: float = 0.0) -> str:

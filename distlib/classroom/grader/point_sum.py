@@ -28,6 +28,11 @@ class PointSum:
         """Whether all of it waits for a mark by hand."""
         return bool(self.waiting) and not self.full
 
+    @classmethod
+    def of_mark(cls, got: float, full: float, is_open: bool) -> PointSum:
+        """The points of one mark. is_open: whether it waits for a mark by hand."""
+        return cls(waiting=full) if is_open else cls(got, full)
+
     def __add__(self, other: PointSum) -> PointSum:
         return PointSum(self.got + other.got, self.full + other.full, self.waiting + other.waiting)
 

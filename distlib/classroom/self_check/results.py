@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from distlib.classroom.grader.check_message import UNWRITTEN
 from distlib.classroom.self_check.hints import NoHint, hint
 from distlib.classroom.words import all_of, count
 
@@ -142,6 +143,6 @@ def result_of(error: str | None, printed: str = "") -> Result:
     """What a test said that ended with this error, or with none."""
     if error is None:
         return Result(PASSES)
-    if "it is not written yet" in error:
+    if UNWRITTEN in error:
         return Result(NOT_WRITTEN)
     return Result(FAILS, "\n\n".join(filter(None, [error, printed.strip()])))
