@@ -78,7 +78,7 @@ def test_a_run_has_its_figures() -> None:
     curve = run.curve()
     assert len(curve) == 13
     assert curve[0][1] > curve[-1][1] == run.loss
-    assert "two alike" in str(run)
+    assert "two alike" in str(run) and "no limit" in str(run)
 
 
 def test_what_does_not_end_is_told_by_a_rehearsal() -> None:

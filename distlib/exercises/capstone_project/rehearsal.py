@@ -9,6 +9,7 @@ It runs on simulated ranks, as in the test.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -39,11 +40,12 @@ class Rehearsal(TrainingRun):
 
     def __str__(self) -> str:
         asked = self.setting
+        limit = "no limit" if math.isinf(asked.memory) else f"allowed: {asked.memory:,.0f}"
         return "\n".join(
             [
                 f"{asked.name}: {self.seconds:.2f} s of {asked.budget:g} s",
                 f"  loss                    {self.loss:.4f}, to reach: {asked.target:g}",
-                f"  memory                  {self.memory:,} bytes on the fullest rank, allowed: {asked.memory:,.0f}",
+                f"  memory                  {self.memory:,} bytes on the fullest rank, {limit}",
                 f"  gradients, by rank      {', '.join(count(self.samples(r), 'sample') for r in self.living)}",
                 f"  computing, by rank      {', '.join(f'{self.computed(r):.2f} s' for r in self.living)}",
                 f"  calls on a rank         {self.calls} of gradient, {self.losses} of loss",
