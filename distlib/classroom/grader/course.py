@@ -70,8 +70,9 @@ class Course:
             raise CourseError(f"{self.name(path)}: {error}") from None
 
     def assignments(self) -> list[str]:
-        """The names of all assignments that the instructor has."""
-        return sorted(folder.name for folder in self.source_folder(".").glob("*") if folder.is_dir())
+        """The names of all assignments that the instructor has: folders with a notebook of their name."""
+        folders = self.source_folder(".").glob("*")
+        return sorted(folder.name for folder in folders if (folder / f"{folder.name}.ipynb").is_file())
 
     def source_folder(self, assignment: str) -> Path:
         """Where the instructor's files of an assignment are."""
