@@ -101,4 +101,5 @@ def _summary(made: ClassBoard) -> str:
         lines.append("Nobody has handed in plays yet: distlib hand-in games, then distlib collect games UPLOADS.")
     on_it = f"{made.names} of {count(made.students, 'student')} on the board"
     plays = f"{count(made.plays, 'play')}, of which {made.replayed} differ and were replayed"
+    plays += f"; {count(made.trainings, 'training')} from graded exercises" * bool(made.trainings)
     return "\n".join([*lines, f"{on_it}; {plays}.", f"to open in a browser:  {made.page.as_uri()}"])

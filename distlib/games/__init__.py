@@ -8,6 +8,7 @@ A replay takes virtual time only, so the same choices always get the same score,
 course_game    what a game is: its levels, how choices are written, how they are played again
 game_list      all games: each is a file here whose name ends with `_game.py`
 my_games       a student's best plays, in a file of their own
+keep_here      keeping a play in that file from a notebook
 in_lessons     the functions of the games as lessons call them: what is played is kept in that file
 """
 

@@ -20,8 +20,8 @@ class ChoiceError(ValueError):
     """Choices that the game does not have. The message says which, and what was expected."""
 
 
-class CourseGame(ABC, Generic[Result]):
-    """A game of the course. A file of this package whose name ends with `_game.py` makes one, called GAME.
+class ScoredGame(ABC):
+    """What the board needs of a game: what it is called, and how its scores are read.
 
     Attributes:
         name: short, as files have it.
@@ -30,18 +30,40 @@ class CourseGame(ABC, Generic[Result]):
         unit: of a score.
         less_is_better: whether a lower score is better.
         digits: a score has this many behind the point. Those that are then equal are ties.
-        result: the type of what a play gives.
         levels: by number, from 1 on, their names.
+        remark: what else a reader of the board should know: sentences, or "".
     """
 
-    name: ClassVar[str]
-    title: ClassVar[str]
-    lesson: ClassVar[str]
-    unit: ClassVar[str]
-    less_is_better: ClassVar[bool]
-    digits: ClassVar[int]
+    name: str
+    title: str
+    lesson: str
+    unit: str
+    less_is_better: bool
+    digits: int
+    levels: Mapping[int, str]
+    remark: str = ""
+
+    @abstractmethod
+    def par(self, level: int) -> float:
+        """The score that is par. Asked for often, so it is computed once."""
+
+    def in_words(self, score: float) -> str:
+        """ "23 points", "366.7 ms"."""
+        return f"{score:,.{self.digits}f} {self.unit}"
+
+    def in_order(self, score: float) -> float:
+        """A number that is lower for a better score."""
+        return score if self.less_is_better else -score
+
+
+class CourseGame(ScoredGame, Generic[Result]):
+    """A game of the course. A file of this package whose name ends with `_game.py` makes one, called GAME.
+
+    Attributes:
+        result: the type of what a play gives.
+    """
+
     result: ClassVar[type]
-    levels: ClassVar[Mapping[int, str]]
 
     @abstractmethod
     def play(self, level: int, choices: Choices) -> Result:
@@ -64,10 +86,6 @@ class CourseGame(ABC, Generic[Result]):
         """The picture of a play."""
 
     @abstractmethod
-    def par(self, level: int) -> float:
-        """The score that is par. Asked for often, so it is computed once."""
-
-    @abstractmethod
     def record(self, level: int) -> dict[str, Any]:
         """The choices of the best play that the authors know of."""
 
@@ -75,11 +93,3 @@ class CourseGame(ABC, Generic[Result]):
         """What a play reached, rounded; None if it does not count."""
         measured = self.measured(result)
         return None if measured is None else round(measured, self.digits)
-
-    def in_words(self, score: float) -> str:
-        """ "23 points", "366.7 ms"."""
-        return f"{score:,.{self.digits}f} {self.unit}"
-
-    def in_order(self, score: float) -> float:
-        """A number that is lower for a better score."""
-        return score if self.less_is_better else -score

@@ -77,7 +77,7 @@ class NotPlays(ValueError):
 
 def plays_to_hand_in(games: MyGames) -> str:
     """The JSON that is handed in."""
-    plays = [{"game": play.game, "level": play.level, "choices": play.choices} for play in games.plays]
+    plays = [{"game": play.game, "level": play.level, "choices": play.choices} for play in games.to_play_again]
     made = datetime.now(UTC).isoformat(timespec="seconds")
     data = {"distlib_games": FORMAT, "made": made, "pseudonym": games.pseudonym or None, "plays": plays}
     return json.dumps(data, indent=1, ensure_ascii=False)

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from distlib.games import server_race
 from distlib.games.course_game import CourseGame
 from distlib.games.game_list import game_of
-from distlib.games.my_games import BestPlay, games_folder, is_kept_in, keep_best
+from distlib.games.keep_here import keep_here
+from distlib.games.my_games import BestPlay
 from distlib.training.schedules import puzzle
 from distlib.training.strategy import cluster_game
 from distlib.training.zero import memory_golf
@@ -33,23 +33,13 @@ Got = TypeVar("Got")
 
 
 def keep_play(result: object) -> None:
-    """Keep what a game gave, where that is right; what hinders it is printed, and the lesson goes on.
+    """Keep what a game gave, if it counts, where that is right.
 
     Raises:
         TypeError: it is not a play of a game.
     """
-    game, here = game_of(result), Path.cwd()
-    if not is_kept_in(here):
-        return
-    play, folder = _best_play(game, result), games_folder(here)
-    if play is None:
-        return
-    try:
-        said = keep_best(folder, [play])
-    except OSError as error:
-        said = f"This play is not kept: {error.filename or folder}: {error.strerror}"
-    if said:
-        print(said)
+    if play := _best_play(game_of(result), result):
+        keep_here(play)
 
 
 def _best_play(game: CourseGame[Any], result: object) -> BestPlay | None:

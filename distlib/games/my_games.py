@@ -54,7 +54,7 @@ class BestPlay:
         less_is_better: whether a lower score is better, as of seconds.
         par: the score that is par.
         at: when it was played, in ISO 8601 with a time zone.
-        choices: what was chosen, as JSON has it.
+        choices: what was chosen, as JSON has it. Of a training it is empty: what was chosen there is a program.
         earlier: what was the best before, the latest last: when, and its score.
     """
 
@@ -87,6 +87,11 @@ class MyGames:
 
     plays: tuple[BestPlay, ...] = ()
     pseudonym: str = ""
+
+    @property
+    def to_play_again(self) -> tuple[BestPlay, ...]:
+        """The plays that have choices. Only these are handed in; trainings are graded with their exercise."""
+        return tuple(play for play in self.plays if play.choices)
 
     def with_play(self, play: BestPlay) -> MyGames:
         """The same with a play, if that is the first or the best of its level; else this."""

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import torch
 
+from distlib import PeerLost
 from distlib.checks import CheckFailed
 from distlib.checks.errors import explain_error
 from distlib.checks.venues import simulated_only
 from distlib.exercises.messages.checks import check_shift
-from distlib.worlds.diagnosis import TooMuchOutput
+from distlib.worlds.diagnosis import TooMuchOutput, how_it_ended
 from tests.heard import tells
 
 
@@ -72,4 +73,6 @@ def test_limits_of_real_ranks() -> None:
     remark = explain_error(TooMuchOutput("rank 0 printed more than 10 MB"))
     assert tells(remark.seen, "checks/errors.txt: too_much_output")
     assert tells(remark.cause, "checks/errors.txt: print_in_loop")
+    gone = explain_error(PeerLost(f"rank 1 has ended: {how_it_ended(3)}"))
+    assert tells(gone.cause, "checks/errors.txt: exited")
     assert tells(explain_error(TypeError("cannot pickle a lock")).seen, "checks/errors.txt: not_sent")

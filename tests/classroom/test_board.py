@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import replace
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from distlib.checks.training_scores import TrainingScore
 from distlib.classroom.board.class_board import ClassBoard, has_class, make_board
 from distlib.classroom.board.class_plays import StudentPlays
 from distlib.classroom.board.pseudonym_owners import award
-from distlib.classroom.board.standings import standings
+from distlib.classroom.board.standings import BoardRun, standings
 from distlib.classroom.grader.course import Course, CourseError, open_course
+from distlib.classroom.grader.student_record import Record, record_path
 from distlib.classroom.uploads.collect import COLLECTED, LEFT_OUT, collect
 from distlib.classroom.uploads.hand_in import HandInError
 from distlib.classroom.uploads.hand_in_games import hand_in_games
@@ -25,7 +27,7 @@ from distlib.cli import main
 from distlib.games.game_list import all_games
 from distlib.games.handed_plays import HandedPlay, read_handed
 from distlib.games.my_games import BestPlay, keep_best, keep_pseudonym
-from distlib.games.replays import GameReplay
+from distlib.judge.remote.introspection_remarks import REACHES_INSIDE
 from tests.tools.game_class import AT, handed_in, put_games
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +54,7 @@ HOSTILE = {
     "long": grid(PAR, "a" * 5_000),
     "nested": '{"cells": ' + "[" * 100_000,
     "torn": grid(PAR)[:300],
-    "nowhere": handed_in([("chess", 1, {}), ("grid", 99, BEST), ("grid", 1, {"rows": "F0"})], "Nowhere"),
+    "nowhere": handed_in([("chess", 1, {"opening": "e4"}), ("grid", 99, BEST), ("grid", 1, {"rows": "F0"})], "Nowhere"),
     "thief": grid(PAR, "night-owl"),
     "named": grid(PAR, "Ada Lovelace"),
 }
@@ -201,14 +203,14 @@ def test_who_leaves_is_gone_and_nobody_gets_the_name() -> None:
 
 def test_places_and_the_best_of_several_plays() -> None:
     game = all_games()["golf"]
-    plays = [HandedPlay("golf", 1, f'{{"n": {number}}}') for number in range(4)]
-    replays = {play: GameReplay(score) for play, score in zip(plays, (200.0, 154.8, 154.8, None), strict=True)}
-    students = [
-        replace(asks(name, ""), plays=tuple(plays[number] for number in numbers))
-        for name, numbers in (("a", (0, 1)), ("b", (2,)), ("c", (0,)), ("d", (3,)), ("e", (0,)))
+    runs = [
+        BoardRun(student, "golf", 1, score, made_of, "", "")
+        for student, score, made_of in (
+            *(("a", 200.0, "0"), ("a", 154.8, "1"), ("b", 154.8, "2"), ("c", 200.0, "0"), ("e", 200.0, "0")),
+        )
     ]
-    table = standings([game], students, replays, {"a": "A", "b": "B", "c": "C", "d": "D"})[0]
-    assert [(each.place, each.names, each.score, each.ways) for each in table.places] == [
+    table = standings([game], runs, {"a": "A", "b": "B", "c": "C", "d": "D"})[0]
+    assert [(each.place, each.names, each.run.score, each.ways) for each in table.places] == [
         (1, ("A", "B"), 154.8, 2),
         (3, ("C",), 200.0, 1),
     ]
@@ -217,6 +219,7 @@ def test_places_and_the_best_of_several_plays() -> None:
 
 # ── from a student to the instructor ─────────────────────────────────────────────────────────────────────────────────
 
+TRAINED = ("a slow network", 12.5, "s", True, 14.667)
 PLAY = BestPlay("grid", "Fill the grid", "09_pipeline", 1, "GPipe", 23, "points", False, 20, AT, BEST)
 
 
@@ -305,7 +308,7 @@ def test_an_instructor_who_plays_sees_both(
     new_course(student)
     (student / "classroom" / "students.csv").write_text("id\nada\n")
     page = student / "board.html"
-    monkeypatch.setattr("distlib.cli.board.make_board", lambda *given: ClassBoard(page, 0, 0, 0, 0, {}))
+    monkeypatch.setattr("distlib.cli.board.make_board", lambda *given: ClassBoard(page, 0, 0, 0, 0, 0, {}))
     assert main(["board"]) == 0
     shown = capsys.readouterr().out
     assert "You have played 1 level." in shown and "Nobody has handed in plays yet" in shown
@@ -325,3 +328,59 @@ def test_leaving_and_odd_names(student: Path, capsys: pytest.CaptureFixture[str]
     (student / "work" / "my_games.json").write_text("torn")
     assert main(["board"]) == 1
     assert "is torn" in capsys.readouterr().err
+
+
+# ── trainings that were graded ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def training(setting: str, seconds: float) -> dict[str, Any]:
+    return TrainingScore(setting, seconds, 2.0, 0.27, ((0.0, 2.3), (seconds, 0.26))).as_data()
+
+
+def put_record(course: Course, student: str, trainings: list[dict[str, Any]], *remarks: str, problem: str = "") -> None:
+    """What grading leaves of a student."""
+    path = record_path(course, "19_capstone", student)
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(asdict(Record(student, problem, list(remarks), trainings=trainings))))
+
+
+def test_trainings_have_the_seconds_that_the_judge_has_measured(tmp_path: Path) -> None:
+    course = new_course(tmp_path / "course")
+    for student, name in (("ada", "Night Owl"), ("ben", "Tide"), ("eve", "Eve's")):
+        put_games(course.root / "classroom" / "submitted", student, handed_in([], name))
+    put_record(course, "ada", [training("four alike", 1.234), training("a slow network", 9.0)])
+    put_record(course, "ben", [training("four alike", 2.5), training("a slow network", 8.0)])
+    put_record(course, "cleo", [training("four alike", 1.0), training("a slow network", 7.0)])
+    put_record(course, "dan", [])
+    put_record(course, "eve", [training("four alike", 0.001)], f"{REACHES_INSIDE}, where a rank could lie")
+    put_record(course, "fay", [{"setting": "four alike"}])
+    made = make_board(course)
+    page = made.page.read_text()
+    alike, slow = page.split("Level 1, four alike")[1].split("Level 2, a slow network")
+    assert alike.index("<bdi>Night Owl</bdi>") < alike.index("1.234 s") < alike.index("<bdi>Tide</bdi>")
+    assert slow.index("<bdi>Tide</bdi>") < slow.index("<bdi>Night Owl</bdi>")
+    assert alike.count("better than par") == 1 and alike.count("<svg ") == 2 and "1 other plays this level" in alike
+    assert "0.001" not in page and "cleo" not in page
+    assert made.students == 4 and made.trainings == 6
+    assert made.problems == {
+        "eve": ("19_capstone: its answer reaches inside, so its seconds are not on the board",),
+        "fay": ("19_capstone: the seconds in its record can't be read; grade it again",),
+    }
+    make_board(course)
+    assert made.page.read_text() == page
+
+
+def test_who_has_no_play_asks_for_a_name_all_the_same(student: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (student / "work" / "my_games.json").unlink()
+    assert main(["board", "--as", "Owl"]) == 0 and main(["hand-in", "games", "--name", "Ada"]) == 0
+    assert "Owl" in capsys.readouterr().out
+
+
+def test_the_best_rehearsal_is_kept_for_oneself(student: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep_best(student / "work", [BestPlay("project", "The project", "19_capstone", 2, *TRAINED, AT, {})])
+    assert main(["board"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "The project, lesson 19_capstone mine par record 2 a slow network 12.500 s 14.667 s –" in shown
+    assert main(["hand-in", "games", "--name", "Ada"]) == 0
+    (packed,) = (student / "work" / "handed_in").glob("*.ipynb")
+    assert [play.game for play in read_handed(packed).plays] == ["grid"]

@@ -69,7 +69,7 @@ def test_without_a_course_it_is_kept_here(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_file_that_cannot_be_written_stops_no_lesson(
     work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("distlib.games.in_lessons.keep_best", _full)
+    monkeypatch.setattr("distlib.games.keep_here.keep_best", _full)
     assert fill(1, ROWS).points == 23
     assert "This play is not kept: " in capsys.readouterr().out
 

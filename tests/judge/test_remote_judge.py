@@ -5,6 +5,7 @@ The notebooks are small ones made here, with a test cell that checks a shift: ra
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import re
@@ -20,6 +21,7 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
+from distlib.checks.training_scores import KEY, TrainingScore
 from distlib.judge.remote import forkserver as judges_forkserver
 from distlib.judge.remote import frameworks, ranks, wire
 from distlib.judge.remote.forkserver import CanNotGrade
@@ -93,6 +95,25 @@ def test_a_right_answer_passes_and_leaves_no_process() -> None:
     assert judged.notebook.cells[-1].outputs[0].text == "4 cases, with 2 and 3 ranks\n"
     assert judged.remarks == []
     assert set(psutil.Process().children(recursive=True)) - before == set()
+
+
+TELLING = """
+from distlib.checks.training_scores import TrainingScore, tell_trainings
+
+tell_trainings([TrainingScore("two alike", 1.5, 2.0, 0.27, ((0.0, 2.3), (1.5, 0.25)))])
+"""
+
+
+def test_what_a_test_tells_of_trainings_is_data_that_no_print_makes() -> None:
+    claims = f"print({json.dumps({KEY: [{'setting': 'two alike', 'seconds': 0.1}]})!r})"
+    judged = run(f"{RIGHT}    {claims}\n", TEST + TELLING)
+    printed, data = judged.notebook.cells[-1].outputs
+    assert printed.output_type == "stream" and KEY in printed.text and "metadata" not in printed
+    (score,) = data.metadata[KEY]
+    assert TrainingScore.from_data(json.loads(json.dumps(score))).seconds == 1.5
+    assert data.data["text/plain"] == "two alike: 1.500 virtual seconds, par 2.000"
+    failed = run("def shift(comm, tensor): pass", TELLING + TEST)
+    assert [output.output_type for output in failed.notebook.cells[-1].outputs] == ["error"]
 
 
 def test_the_notebook_that_is_handed_over_stays_as_it_is() -> None:

@@ -6,17 +6,15 @@ the best come first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, groupby
-from typing import Any
 
 from markupsafe import Markup, escape
 
-from distlib.classroom.board.standings import BoardPlace, LevelTable
+from distlib.classroom.board.standings import BoardPlace, BoardRun, LevelTable
 from distlib.classroom.pages import render
-from distlib.games.course_game import CourseGame
-from distlib.games.replays import GameReplay
+from distlib.games.course_game import ScoredGame
 
 MOST_PICTURES = 3_000_000  # bytes of the whole page
 
@@ -40,30 +38,30 @@ class _LevelSection:
     level: int
     name: str
     par: str
-    record: str
+    record: str | None
     rows: list[_BoardRow]
     others: int
 
 
-def board_html(tables: Sequence[LevelTable], records: dict[tuple[str, int], float], left: int) -> str:
+def board_html(tables: Sequence[LevelTable], records: Mapping[tuple[str, int], float], left: int) -> str:
     """The page.
 
     Args:
         tables: of all levels, by game.
-        records: the authors' scores, by game and level.
-        left: how many students have handed in plays and do not appear.
+        records: the authors' scores, by game and level, where there are such.
+        left: how many students have handed in runs that count, or plays, and do not appear.
     """
     room = MOST_PICTURES // max(1, len(tables))
     numbers = count()
     games = [
-        (game, [_section(table, records[game.name, table.level], room, numbers) for table in of_game])
+        (game, [_section(table, records.get((game.name, table.level)), room, numbers) for table in of_game])
         for game, of_game in groupby(tables, key=lambda table: table.game)
     ]
     shown = {name for table in tables for place in table.places for name in place.names}
     return render("board.html", games=games, shown=len(shown), left=left)
 
 
-def _section(table: LevelTable, record: float, room: int, numbers: Iterator[int]) -> _LevelSection:
+def _section(table: LevelTable, record: float | None, room: int, numbers: Iterator[int]) -> _LevelSection:
     game, rows = table.game, list[_BoardRow]()
     for place in table.places:
         svg = place.run.svg
@@ -71,16 +69,17 @@ def _section(table: LevelTable, record: float, room: int, numbers: Iterator[int]
         room -= len(svg.encode()) if fits else room  # after the first that does not fit there is no other one
         rows.append(_row(game, table.level, place, _picture(place.run, next(numbers)) if fits else None))
     par = game.in_words(game.par(table.level))
-    return _LevelSection(table.level, game.levels[table.level], par, game.in_words(record), rows, table.others)
+    record_in_words = None if record is None else game.in_words(record)
+    return _LevelSection(table.level, game.levels[table.level], par, record_in_words, rows, table.others)
 
 
-def _row(game: CourseGame[Any], level: int, place: BoardPlace, picture: Markup | None) -> _BoardRow:
-    score, par = game.in_order(place.score), game.in_order(game.par(level))
+def _row(game: ScoredGame, level: int, place: BoardPlace, picture: Markup | None) -> _BoardRow:
+    score, par = game.in_order(place.run.score), game.in_order(game.par(level))
     verdict = "better than par" if score < par else "par" if score == par else ""
-    return _BoardRow(place.place, place.names, game.in_words(place.score), verdict, place.ways, picture)
+    return _BoardRow(place.place, place.names, game.in_words(place.run.score), verdict, place.ways, picture)
 
 
-def _picture(run: GameReplay, number: int) -> Markup:
+def _picture(run: BoardRun, number: int) -> Markup:
     """The drawing, whose hatchings have names of its own: those of a picture that is hidden would not be found."""
     svg = run.svg.replace("hatch-", f"hatch-{number}-").replace("<svg ", "<svg aria-hidden='true' ", 1)
     return Markup('<div class="wide" role="img" aria-label="{}" tabindex="0">{}</div>').format(

@@ -1,16 +1,17 @@
-"""The board of a class, from what was handed in to the page."""
+"""The board of a class, from what was handed in, and what the judge has measured, to the page."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from distlib.classroom.board.board_page import board_html
 from distlib.classroom.board.class_plays import StudentPlays, read_class
+from distlib.classroom.board.graded_trainings import read_trainings
 from distlib.classroom.board.pseudonym_owners import award, keep_held, read_held
-from distlib.classroom.board.standings import standings
+from distlib.classroom.board.standings import BoardRun, standings
 from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.register.class_register import classroom_of
 from distlib.classroom.register.known_students import rows_of_table, ways_of_writing
@@ -28,9 +29,10 @@ class ClassBoard:
 
     Attributes:
         page: where the page is.
-        students: how many have handed in plays.
+        students: how many have handed in plays, or have a training that counts.
         names: how many of them appear on it.
         plays, replayed: how many plays there are, and how many distinct ones.
+        trainings: how many trainings count, by students and settings.
         problems: by student, what the instructor should know; students without any are left out.
     """
 
@@ -39,6 +41,7 @@ class ClassBoard:
     names: int
     plays: int
     replayed: int
+    trainings: int
     problems: dict[str, tuple[str, ...]]
 
 
@@ -77,17 +80,33 @@ def make_board(
     }
     plays = [play for each in students for play in each.plays]
     replays = replay_plays([*plays, *records.values()], jobs=jobs, tell=tell)
-    tables = standings(list(games.values()), students, replays, names)
+    trainings = read_trainings(course)
+    runs = [*_runs_of_plays(students, replays), *(run for each in trainings for run in each.runs)]
+    tables = standings([*games.values(), *(each.game for each in trainings)], runs, names)
     scores = {of: score for of, play in records.items() if (score := replays[play].score) is not None}
-    html = board_html(tables, scores, sum(each.student not in names and bool(each.plays) for each in students))
+    there = {each.student for each in students if each.plays} | {run.student for run in runs}
+    html = board_html(tables, scores, len(there - names.keys()))
     try:
         write_file(page := folder / "board" / "board.html", html.encode())
         keep_held(folder / _HELD, held, names)
     except OSError as error:
         raise CourseError(f"{error.filename}: {error.strerror}") from None
-    problems = {each.student: _problems(each, replays, refused) for each in students}
-    told = {student: found for student, found in problems.items() if found}
-    return ClassBoard(page, len(students), len(names), len(plays), len(set(plays)), told)
+    problems = {each.student: list(_problems(each, replays, refused)) for each in students}
+    for each in trainings:
+        for student, problem in each.problems.items():
+            problems.setdefault(student, []).append(problem)
+    told = {student: tuple(found) for student, found in problems.items() if found}
+    everybody = {each.student for each in students} | {run.student for run in runs}
+    measured = sum(len(each.runs) for each in trainings)
+    return ClassBoard(page, len(everybody), len(names), len(plays), len(set(plays)), measured, told)
+
+
+def _runs_of_plays(students: Sequence[StudentPlays], replays: Mapping[HandedPlay, GameReplay]) -> Iterator[BoardRun]:
+    for each in students:
+        for play in each.plays:
+            run = replays[play]
+            if run.score is not None:
+                yield BoardRun(each.student, play.game, play.level, run.score, play.choices, run.svg, run.alt)
 
 
 def _names_in(table: Path, students: list[StudentPlays]) -> dict[str, list[str]]:

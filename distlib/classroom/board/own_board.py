@@ -14,6 +14,7 @@ def own_board(games: MyGames) -> str:
     """The table, as text: a line for each level that there is."""
     mine = {(play.game, play.level): play for play in games.plays}
     rows = [row for game in all_games() for row in _rows(game, mine)]
+    rows += [_row_of_training(play) for play in games.plays if play.game not in all_games()]
     widths = [max(len(row[column]) for _, row in rows) for column in range(4)]
     lines = list[str]()
     for title, of_game in groupby(rows, key=lambda row: row[0]):
@@ -30,6 +31,11 @@ def _rows(name: str, mine: dict[tuple[str, int], BestPlay]) -> Iterator[tuple[st
         play = mine.get((name, level))
         cells = [game.in_words(play.score) if play else "–", game.in_words(game.par(level)), game.in_words(record)]
         yield f"{game.title}, lesson {game.lesson}", [f"{level} {words}", *cells, _history(play)]
+
+
+def _row_of_training(play: BestPlay) -> tuple[str, Sequence[str]]:
+    cells = [f"{play.score:,.3f} {play.unit}", f"{play.par:,.3f} {play.unit}", "–"]
+    return f"{play.title}, lesson {play.lesson}", [f"{play.level} {play.level_name}", *cells, _history(play)]
 
 
 def _history(play: BestPlay | None) -> str:

@@ -26,10 +26,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
 
+from distlib.checks import training_scores
 from distlib.classroom.grader.autograded import Autograded
 from distlib.classroom.grader.check_message import Told, split_message
 from distlib.classroom.grader.course import Course, CourseError
@@ -312,7 +314,14 @@ class _Grader:
         self._book.record(record.student, timestamp, notebook)
         autograded.publish()
         marks = {cell: mark.auto for cell, mark in self._book.marks_of(record.student).items()}
-        return replace(record, remarks=[*record.remarks, *remarks], marks=marks, told=_told(notebook), version=version)
+        return replace(
+            record,
+            remarks=[*record.remarks, *remarks],
+            marks=marks,
+            told=_told(notebook),
+            version=version,
+            trainings=_trainings(notebook),
+        )
 
     def _settle_or_say_why_not(self, student: str, examined: Examined, basis: Basis) -> Record:
         try:
@@ -458,6 +467,12 @@ def _told(notebook: NotebookNode) -> dict[str, Told]:
             if errors:
                 told[cell.metadata.nbgrader.grade_id] = split_message("\n".join(errors[0].traceback))
     return told
+
+
+def _trainings(notebook: NotebookNode) -> list[dict[str, Any]]:
+    """What the test cells tell of trainings. No other cell has such an output: the judge makes them."""
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    return [each for output in outputs for each in output.get("metadata", {}).get(training_scores.KEY, [])]
 
 
 def graded_cells(source: Source) -> list[str]:

@@ -30,6 +30,7 @@ class Record:
         times: how many times as much time as others it may take; that is kept for the next run.
         work: a hash of the notebook that was handed in.
         seed: of the inputs with which it was graded.
+        trainings: what tests have told of trainings, see `distlib.checks.training_scores`.
     """
 
     student: str
@@ -44,6 +45,7 @@ class Record:
     times: float = 1.0
     work: str = ""
     seed: str = ""
+    trainings: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def state(self) -> str:

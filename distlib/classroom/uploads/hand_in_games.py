@@ -59,7 +59,7 @@ def hand_in_games(student: str = "", start: Path | None = None, ask: Ask = input
         games = read_games(folder)
     except PlaysUnreadable as error:
         raise HandInError(f"{folder}: {error}") from None
-    if not games.plays:
+    if not games.plays and not games.pseudonym:
         raise HandInError(f"there is no play in {folder / FILE}. The lessons with games keep them there.")
     uploads = UploadFolder(folder / FILE)
     try:

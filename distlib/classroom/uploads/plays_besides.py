@@ -25,5 +25,5 @@ def put_plays_besides(notebook: Path, original: Path) -> None:
         games = read_games(games_folder(original.parent))
     except PlaysUnreadable:
         return  # the exercise is handed in all the same; `distlib board` tells about the file
-    if games.pseudonym and games.plays:
+    if games.pseudonym:
         (notebook.parent / BESIDES).write_text(plays_to_hand_in(games), encoding="utf-8")

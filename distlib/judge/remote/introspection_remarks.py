@@ -25,6 +25,7 @@ _MODULES = (
     "distlib.judge",
     "distlib.worlds",
 )
+REACHES_INSIDE = "reaches inside"
 _CALLS = ("eval", "exec", "setattr", "delattr", "__import__")
 _ATTRIBUTES = (
     "__globals__",
@@ -46,7 +47,7 @@ def reaches_inside(cells: Iterable[RankCell]) -> list[str]:
     found = [f"cell {cell.number}, line {line}: {what}" for cell in cells for line, what in _in(cell.source)]
     more = len(found) - _MOST_REMARKS
     listed = ", ".join(found[:_MOST_REMARKS]) + (f" and {more} more" if more > 0 else "")
-    return [f"reaches inside, where a rank could lie about itself; read the answer: {listed}"] if found else []
+    return [f"{REACHES_INSIDE}, where a rank could lie about itself; read the answer: {listed}"] if found else []
 
 
 def _in(source: str) -> Iterator[tuple[int, str]]:

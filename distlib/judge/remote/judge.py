@@ -30,7 +30,9 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
 import distlib
+from distlib.checks import training_scores
 from distlib.checks.remark import CheckFailed
+from distlib.checks.training_scores import TrainingScore, gather_trainings
 from distlib.judge.remote.forkserver import CanNotGrade, SandboxForkServer, SubmissionForkServer
 from distlib.judge.remote.frameworks import check_installed, frameworks_in, frameworks_of
 from distlib.judge.remote.introspection_remarks import reaches_inside
@@ -182,7 +184,7 @@ def _run_here(code: list[NotebookNode], names: list[str], ranks: RemoteRanks) ->
 def _run_test(cell: NotebookNode, names: list[str], ranks: RemoteRanks, namespace: dict[str, Any]) -> None:
     name = _mark(cell)["grade_id"]
     error = None
-    with _captured() as printed:
+    with _captured() as printed, gather_trainings() as trainings:
         try:
             namespace.update({function: RemoteFunction(function, ranks) for function in names})
             exec(compile(_plain(cell.source), f"<{name}>", "exec"), namespace)
@@ -197,6 +199,8 @@ def _run_test(cell: NotebookNode, names: list[str], ranks: RemoteRanks, namespac
         cell.outputs.append(new_output("stream", name="stdout", text=printed.getvalue()))
     if error is not None:
         cell.outputs.append(error)
+    elif trainings:
+        cell.outputs.append(_trainings_output(trainings))
 
 
 @contextlib.contextmanager
@@ -223,6 +227,12 @@ def _error_output(kind: str, text: str) -> NotebookNode:
     """An error as a notebook shows it, without a line of the test."""
     lines = text.splitlines() if kind == CheckFailed.__name__ else f"{kind}: {text}".splitlines()
     return new_output("error", ename=kind, evalue=text, traceback=lines)
+
+
+def _trainings_output(trainings: Sequence[TrainingScore]) -> NotebookNode:
+    """What a test has told of trainings: a text for the student, and data for the board."""
+    data = {training_scores.KEY: [each.as_data() for each in trainings]}
+    return new_output("display_data", {"text/plain": training_scores.in_words(trainings)}, metadata=data)
 
 
 def _whole_time(limits: Limits) -> str:

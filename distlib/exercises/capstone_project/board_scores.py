@@ -1,0 +1,35 @@
+"""What a training of the project counts for on the board: its virtual seconds, where the budget is half above par.
+
+train_scores(report)        of a report of `check_train`, for `tell_trainings`
+score_of(run)               of one run that has reached all that was asked for
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from distlib.checks.seen import Seen
+from distlib.checks.training_scores import TrainingScore
+from distlib.exercises.capstone_project.training_run import TrainingRun
+
+PAR = 2 / 3  # of the budget: no more is taken, on average, by the course's own solution
+_MOST_POINTS = 80  # of a curve
+
+
+def train_scores(passed: Iterable[Seen]) -> list[TrainingScore]:
+    """The scores of cases that have passed."""
+    return [score_of(TrainingRun(seen)) for seen in passed]
+
+
+def score_of(run: TrainingRun) -> TrainingScore:
+    """The score of a run within its budget."""
+    setting, seconds = run.setting, round(run.seconds, 3)
+    curve = [*run.curve()[:-1], (seconds, run.loss)]  # until the last rank has the result, not rank 0
+    return TrainingScore(setting.name, seconds, round(PAR * setting.budget, 3), setting.target, _thinned(curve))
+
+
+def _thinned(curve: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """A curve with few enough points, the first and the last among them."""
+    every = -(-(len(curve) - 1) // (_MOST_POINTS - 1)) or 1
+    kept = [*curve[:-1:every], curve[-1]]
+    return tuple((round(seconds, 3), round(loss, 4)) for seconds, loss in kept)
