@@ -28,6 +28,7 @@ SHARES = tuple(f"--share={number}/{COUNT}" for number in range(1, COUNT + 1))
 EVERY_DAY = ("-m", "not slow")
 
 
+@pytest.mark.slow
 def test_each_slow_test_is_in_one_share_and_each_of_every_day_in_all() -> None:
     counts = Counter(name for share in SHARES for name in collected(share))
     assert set(counts) == collected()
@@ -38,6 +39,7 @@ def test_each_slow_test_is_in_one_share_and_each_of_every_day_in_all() -> None:
     assert all(name.startswith("tests/test_answers_fast.py") and "[" not in name for name in of_what_has_run)
 
 
+@pytest.mark.slow
 def test_what_is_about_one_lesson_or_in_one_file_is_together() -> None:
     slow = collected() - collected(*EVERY_DAY)
     for words in ("[13_tensorflow]", "[order_of_calls", *OTHERS):

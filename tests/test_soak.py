@@ -35,6 +35,7 @@ def test_failures_are_counted_by_test(tmp_path: Path, capsys: pytest.CaptureFixt
     assert [child for child in psutil.Process().children() if soak._BUSY in child.cmdline()] == []
 
 
+@pytest.mark.slow
 def test_a_run_that_breaks_off_is_a_failure(capfd: pytest.CaptureFixture[str]) -> None:
     assert soak.run_once([], ["--no-such-option"]) == (0, ["pytest itself: status 4"])
 

@@ -2,7 +2,7 @@
 
     test cell ──tell_trainings──► judge ──output of the cell──► the student's record ──► the board
 
-What a student prints comes into the same outputs, as text. The scores are data beside it, which no print makes.
+What a student prints comes into the same outputs, as text. The scores are data next to it, which no print makes.
 """
 
 from __future__ import annotations

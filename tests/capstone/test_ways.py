@@ -60,7 +60,7 @@ def distance(found: list[TrainedModel], wanted: TrainedModel) -> float:
         ("zero", 3, {}),
         ("zero", 5, {}),
         ("mesh", 4, {}),
-        ("mesh", 8, {}),
+        pytest.param("mesh", 8, {}, marks=pytest.mark.slow),
         ("mesh", 6, {"sizes": {"tp": 2, "dp": 3, "pp": 1}, "microbatches": 2}),
     ],
 )
@@ -105,7 +105,15 @@ def test_clipping_matters_here(one_process: TrainedModel, monkeypatch: pytest.Mo
     assert distance([trained_alone(PLAN, STEPS)], one_process) > 1e-3
 
 
-@pytest.mark.parametrize(("way", "ranks"), [("zero", 2), ("pipeline", 2), ("parameter_server", 2), ("gossip", 1)])
+@pytest.mark.parametrize(
+    ("way", "ranks"),
+    [
+        ("zero", 2),
+        pytest.param("pipeline", 2, marks=pytest.mark.slow),
+        pytest.param("parameter_server", 2, marks=pytest.mark.slow),
+        ("gossip", 1),
+    ],
+)
 def test_on_real_processes(way: str, ranks: int, one_process: TrainedModel) -> None:
     with World(ranks) as world:
         assert distance(world.run(train_by, way, PLAN, STEPS), one_process) < 1e-9

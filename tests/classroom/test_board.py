@@ -60,6 +60,17 @@ HOSTILE = {
 }
 
 
+def training(setting: str, seconds: float) -> dict[str, Any]:
+    return TrainingScore(setting, seconds, 2.0, 0.27, ((0.0, 2.3), (seconds, 0.26))).as_data()
+
+
+def put_record(course: Course, student: str, trainings: list[dict[str, Any]], *remarks: str, problem: str = "") -> None:
+    """What grading leaves of a student."""
+    path = record_path(course, "19_capstone", student)
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(asdict(Record(student, problem, list(remarks), trainings=trainings))))
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Course, ClassBoard, str]:
     """A class of a few who play, and of those who try what must not work; Ada had her pseudonym on an earlier board."""
@@ -76,6 +87,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Course, ClassBoard, 
     (submitted / "link" / "games" / "games.ipynb").symlink_to(submitted / "ada" / "games" / "games.ipynb")
     (submitted / "pipe" / "games").mkdir(parents=True)
     os.mkfifo(submitted / "pipe" / "games" / "games.ipynb")
+    put_record(course, "ada", [training("four alike", 1.234), training("a slow network", 9.0)])
+    put_record(course, "ben", [training("four alike", 2.5), training("a slow network", 8.0)])
+    put_record(course, "dan", [training("four alike", 1.0), training("a slow network", 7.0)])
+    put_record(course, "cleo", [])
+    put_record(course, "forger", [training("four alike", 0.001)], f"{REACHES_INSIDE}, where a rank could lie")
+    put_record(course, "torn", [{"setting": "four alike"}])
     (classroom / "pseudonyms.json").write_text('{"ada": ["Night Owl"]}')
     (classroom / "students.csv").write_text("id,first_name,last_name\nal,Ada,Lovelace\n")
     board = make_board(course, jobs=2)
@@ -94,7 +111,8 @@ def test_scores_are_those_of_replays_and_ties_share_a_place(made: tuple[Course, 
 
 def test_a_score_shows_the_picture_of_its_run(made: tuple[Course, ClassBoard, str]) -> None:
     page = made[2]
-    assert page.count("<svg ") == 2 and page.count("<details") == 2
+    plays = page.split("The project")[0]
+    assert plays.count("<svg ") == 2 and plays.count("<details") == 2
     assert "one of" not in page, "both reach 23 points by the same choices"
 
 
@@ -333,41 +351,15 @@ def test_leaving_and_odd_names(student: Path, capsys: pytest.CaptureFixture[str]
 # ── trainings that were graded ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def training(setting: str, seconds: float) -> dict[str, Any]:
-    return TrainingScore(setting, seconds, 2.0, 0.27, ((0.0, 2.3), (seconds, 0.26))).as_data()
-
-
-def put_record(course: Course, student: str, trainings: list[dict[str, Any]], *remarks: str, problem: str = "") -> None:
-    """What grading leaves of a student."""
-    path = record_path(course, "19_capstone", student)
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(asdict(Record(student, problem, list(remarks), trainings=trainings))))
-
-
-def test_trainings_have_the_seconds_that_the_judge_has_measured(tmp_path: Path) -> None:
-    course = new_course(tmp_path / "course")
-    for student, name in (("ada", "Night Owl"), ("ben", "Tide"), ("eve", "Eve's")):
-        put_games(course.root / "classroom" / "submitted", student, handed_in([], name))
-    put_record(course, "ada", [training("four alike", 1.234), training("a slow network", 9.0)])
-    put_record(course, "ben", [training("four alike", 2.5), training("a slow network", 8.0)])
-    put_record(course, "cleo", [training("four alike", 1.0), training("a slow network", 7.0)])
-    put_record(course, "dan", [])
-    put_record(course, "eve", [training("four alike", 0.001)], f"{REACHES_INSIDE}, where a rank could lie")
-    put_record(course, "fay", [{"setting": "four alike"}])
-    made = make_board(course)
-    page = made.page.read_text()
+def test_trainings_have_the_seconds_that_the_judge_has_measured(made: tuple[Course, ClassBoard, str]) -> None:
+    board, page = made[1:]
     alike, slow = page.split("Level 1, four alike")[1].split("Level 2, a slow network")
     assert alike.index("<bdi>Night Owl</bdi>") < alike.index("1.234 s") < alike.index("<bdi>Tide</bdi>")
     assert slow.index("<bdi>Tide</bdi>") < slow.index("<bdi>Night Owl</bdi>")
     assert alike.count("better than par") == 1 and alike.count("<svg ") == 2 and "1 other plays this level" in alike
-    assert "0.001" not in page and "cleo" not in page
-    assert made.students == 4 and made.trainings == 6
-    assert made.problems == {
-        "eve": ("19_capstone: its answer reaches inside, so its seconds are not on the board",),
-        "fay": ("19_capstone: the seconds in its record can't be read; grade it again",),
-    }
-    make_board(course)
-    assert made.page.read_text() == page
+    assert "0.001" not in page and board.trainings == 6
+    assert "19_capstone: its answer reaches inside, so its seconds are not on the board" in board.problems["forger"]
+    assert "19_capstone: the seconds in its record can't be read; grade it again" in board.problems["torn"]
 
 
 def test_who_has_no_play_asks_for_a_name_all_the_same(student: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -137,6 +137,7 @@ def test_each_student_is_in_one_share(total: int) -> None:
     assert all(("ada" in each) == ("zoe" in each) for each in shares)
 
 
+@pytest.mark.slow
 def test_a_team_is_judged_once(course: TinyCourse, tmp_path: Path) -> None:
     change_register(open_course(course.root), lambda register: replace(register, teams={"blue": ["a", "zoe"]}))
     single = course.copy_to(tmp_path / "single")
@@ -210,6 +211,7 @@ def test_a_torn_result_is_judged_again(course: TinyCourse) -> None:
     assert (graded.taken_over, graded.not_taken_over) == ([], {})
 
 
+@pytest.mark.slow
 def test_a_killed_share_is_finished_by_the_last_run(course: TinyCourse, tmp_path: Path) -> None:
     text = f"{KILLS_THE_GRADER}{tmp_path / 'killed'}\n{RIGHT['double']}"
     course.hand_in("c", {**RIGHT, "double": text})

@@ -807,7 +807,7 @@ def test_the_command_takes_a_number(course: TinyCourse, capsys: pytest.CaptureFi
     assert capsys.readouterr().err == f"lesson 00_start_here has no exercise; assignments: {NAME}\n"
 
 
-@pytest.mark.parametrize("somebody_fails", [False, True])
+@pytest.mark.parametrize("somebody_fails", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_nothing_is_lost_when_nobody_reads(course: TinyCourse, somebody_fails: bool) -> None:
     course.hand_in("a", RIGHT)
     if somebody_fails:

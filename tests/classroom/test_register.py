@@ -66,6 +66,7 @@ def test_an_extension_saves_the_points(course: TinyCourse, capsys: pytest.Captur
     assert run(course).penalties == {"ada": 6, "bob": 6}
 
 
+@pytest.mark.slow
 def test_an_extension_may_come_before_the_notebook(course: TinyCourse, capsys: pytest.CaptureFixture[str]) -> None:
     (course.root / "classroom" / "students.csv").write_text("id,first_name,last_name\nzoe,Zoé,O'Hara\n")
     course.hand_in("ada", RIGHT, timestamp="2026-01-04 10:00 UTC")
@@ -147,6 +148,7 @@ def test_a_team_hands_in_once(course: TinyCourse, tmp_path: Path, capsys: pytest
     assert run(course).unchanged == ["ada", "bob", "cy", "eve"]
 
 
+@pytest.mark.slow
 def test_grading_one_of_a_team_grades_all(course: TinyCourse, capsys: pytest.CaptureFixture[str]) -> None:
     for student in ("ada", "eve"):
         course.hand_in(student, RIGHT)
@@ -155,6 +157,7 @@ def test_grading_one_of_a_team_grades_all(course: TinyCourse, capsys: pytest.Cap
     assert set(run(course, students=["bob"]).records) == {"ada", "bob"}
 
 
+@pytest.mark.slow
 def test_a_team_that_comes_later_has_the_same_inputs(course: TinyCourse, capsys: pytest.CaptureFixture[str]) -> None:
     course.hand_in("ada", {**RIGHT, "double": RIGHT["double"] + "  # seed"})
     (course.root / "classroom" / "students.csv").write_text("id\nbob\n")
@@ -164,6 +167,7 @@ def test_a_team_that_comes_later_has_the_same_inputs(course: TinyCourse, capsys:
     assert records["bob"].seed == records["ada"].seed == seed and records["bob"].remarks == [f"seed {seed}"]
 
 
+@pytest.mark.slow
 def test_what_a_student_of_a_team_hands_in_stays(course: TinyCourse, capsys: pytest.CaptureFixture[str]) -> None:
     course.hand_in("ada", RIGHT, timestamp="2026-01-01 10:00 UTC")
     course.hand_in("bob", {**RIGHT, **WRONG}, timestamp="2026-01-01 12:00 UTC")

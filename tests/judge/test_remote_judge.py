@@ -235,6 +235,7 @@ def test_worlds_of_a_set_up_cell_start_nothing(monkeypatch: pytest.MonkeyPatch) 
     assert told(judge(made, sandbox=choose_sandbox("none"), limits=QUICK)) == ""
 
 
+@pytest.mark.slow
 def test_a_cell_that_ends_its_process_or_does_not_end_is_left_out() -> None:
     limits = Limits(cells_seconds=4)
     judged = run(RIGHT, own=["import os; os._exit(0)", "while True: pass"], limits=limits)

@@ -100,6 +100,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_a_writer_that_is_killed_leaves_a_good_one(tmp_path: Path) -> None:
     """It writes without a pause, so it is killed in the middle of one, most of the time."""
     for attempt in range(3):

@@ -25,6 +25,7 @@ def test_alone_on_this_machine() -> None:
     assert (done.stderr, done.returncode) == ("", 0)
 
 
+@pytest.mark.slow
 def test_into_a_pipe_that_nobody_reads(tmp_path: Path) -> None:
     """`distlib launch … | true`, with options of the script."""
     script = tmp_path / "train.py"
@@ -60,6 +61,7 @@ def test_two_torchruns_are_two_nodes() -> None:
     assert [node.returncode for node in nodes] == [0, 0]
 
 
+@pytest.mark.slow
 def test_torchrun_names_a_killed_rank() -> None:
     done = run(
         *("-m", "torch.distributed.run", "--nproc-per-node", "2", "--local-addr", "127.0.0.1"),

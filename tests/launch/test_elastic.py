@@ -43,6 +43,7 @@ def same(found: Any, expected: list[tuple[int, float]]) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_a_killed_rank_is_done_without(tmp_path: Path) -> None:
     said: list[str] = []
     trouble = partial(kill_rank, rank=2, at=7, of=4)

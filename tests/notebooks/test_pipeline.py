@@ -310,6 +310,7 @@ def test_a_release_writes_no_gradebook(built: Project) -> None:
     assert not (built.root / "classroom").exists()
 
 
+@pytest.mark.slow
 def test_nbgrader_itself_makes_the_same_release(course: Project) -> None:
     before = contents(course.root / "exercises")
     nbgrader(course.root, "generate_assignment", ASSIGNMENT, "--force")

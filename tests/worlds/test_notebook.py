@@ -176,7 +176,10 @@ def test_two_notebooks_have_ranks_of_their_own(notebook: Notebook) -> None:
         other.close()
 
 
-@pytest.mark.parametrize("what", STUCK)
+@pytest.mark.parametrize(
+    "what",
+    [pytest.param(what, marks=[] if what in ("receiving", "inside C++") else pytest.mark.slow) for what in STUCK],
+)
 def test_a_kernel_that_is_killed_leaves_no_rank(what: str, tmp_path: Path) -> None:
     notebook = Notebook()
     try:

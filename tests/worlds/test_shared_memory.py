@@ -237,6 +237,7 @@ world.run(send_huge, sys.argv[1], 10**6)
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_left_when_the_kernel_is_killed_in_the_middle(tmp_path: Path) -> None:
     program = [sys.executable, "-c", KERNEL, str(tmp_path / "marker")]
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as kernel:
