@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -34,6 +35,13 @@ def main(comm):
     total = torch.ones(1)
     all_reduce(comm, total)
     print(comm.rank, socket.gethostname(), int(total))
+"""
+
+KILL_THE_CAPSTONE = """
+import os, pathlib
+for each in pathlib.Path("/proc").glob("[0-9]*"):
+    if int(each.name) != os.getpid() and b"distlib.capstone" in (each / "cmdline").read_bytes():
+        os.kill(int(each.name), 9)
 """
 
 
@@ -120,6 +128,30 @@ def test_ranks_run_on_all_nodes(cluster: Cluster) -> None:
     assert {words[5] for words in told} == {"4"}
     assert all(words[0] == f"[{words[4]}]" for words in told)
     assert {words[4] for words in told} == cluster.nodes() == {line.split()[-1] for line in cluster.run("hostname")}
+
+
+def test_the_capstone_goes_on_when_it_was_killed(cluster: Cluster) -> None:
+    """The command of lesson 19 on two nodes: all processes of one are killed, then it is given once more."""
+    small = "--steps 300 --every 50 --features 16 --layers 2 --batch-size 16 --checkpoints".split()
+    training = ("torchrun", "--nproc-per-node", "2", "-m", "distlib.capstone", "additions", "--way", "zero", *small)
+    undisturbed = losses_in(cluster.run(*training, "/course/work/undisturbed"))
+    process, give_up = cluster.start(*training, "/course/work/kept"), time.monotonic() + PATIENCE
+    look = "ls -d /course/work/kept/rank-3-of-4/00000050.checkpoint | wc -l"
+    while docker("exec", cluster.head, "sh", "-c", look) != "1":
+        assert time.monotonic() < give_up and process.poll() is None
+    docker("exec", sorted(cluster.nodes())[0], "python", "-c", KILL_THE_CAPSTONE)
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode != 0
+    again = cluster.run(*training, "/course/work/kept")
+    assert any("goes on after step" in line for line in again), again
+    assert list(undisturbed) == [50, 100, 150, 200, 250, 300]
+    assert 300 in losses_in(again) and losses_in(again).items() <= undisturbed.items()
+
+
+def losses_in(lines: list[str]) -> dict[int, str]:
+    """The losses of a training's progress, by step."""
+    found = re.findall(r"step +(\d+)  loss (\S+)", "\n".join(lines))
+    return {int(step): loss for step, loss in sorted(found, key=lambda each: int(each[0]))}
 
 
 @pytest.mark.parametrize("how", ["cut off", "killed"])
