@@ -15,6 +15,7 @@ from distlib.classroom.grader.class_page import html_page
 from distlib.classroom.grader.class_report import csv_text, text_table
 from distlib.classroom.grader.class_run import Change, ClassRun
 from distlib.classroom.grader.gradebook import Mark
+from distlib.classroom.grader.marks import judged_again
 from distlib.classroom.grader.mistakes import cause_of, left_behind, mistakes
 from distlib.classroom.grader.refused import Refused
 from distlib.classroom.grader.student_record import Record
@@ -117,6 +118,13 @@ def test_what_was_judged_again_is_in_the_report() -> None:
     class_ = class_of({"a": [2, 2, 2, 2], "b": [2, 2, 2, 2]}, judged={"a": ["gather_hidden"], "b": []})
     assert "1 submission was graded again: only gather_hidden was judged, all other verdicts stay." in html_page(class_)
     assert "1 submission was graded again: nothing had to be judged, the verdicts stay." in html_page(class_)
+
+
+def test_an_answer_in_words_is_no_verdict_that_stays() -> None:
+    run = half_marked()
+    run.records["ada"].marks.update(dict.fromkeys(CELLS, 2.0), report=None)
+    assert judged_again(replace(run, judged={"ada": CELLS})) == []
+    assert "only shift_visible was judged" in judged_again(replace(run, judged={"ada": CELLS[:1]}))[0]
 
 
 def test_an_empty_class_has_a_page() -> None:

@@ -28,7 +28,9 @@ def of(marks: Mapping[str, Mark], function: str) -> list[Mark]:
 
 def judged_again(run: ClassRun) -> list[str]:
     """Which test cells were judged again, where verdicts of an earlier run stay: a sentence for each such set."""
-    sets = Counter(tuple(cells) for cells in run.judged.values() if len(cells) < len(run.cells))
+    by_hand = {cell for record in run.records.values() for cell, mark in record.marks.items() if mark is None}
+    tests = len(set(run.cells) - by_hand)
+    sets = Counter(tuple(cells) for cells in run.judged.values() if len(cells) < tests)
     return [
         f"{count(number, 'submission')} {was(number)} graded again: "
         + (f"only {joined(cells)} {was(len(cells))} judged" if cells else "nothing had to be judged")
