@@ -127,7 +127,7 @@ def test_the_judge_gives_the_solutions_all_marks_and_an_empty_notebook_none(
     judged: Callable[[str], tuple[Classroom, list[Verdict]]], root: Path, assignment: str
 ) -> None:
     classroom, found = judged(assignment)
-    assert classroom.marks("left-solutions") == classroom.full_marks()
+    assert classroom.marks("left-solutions") == classroom.full_marks(), told_in(classroom, "left-solutions")
     assert set(classroom.marks("right-empty").values()) == {0}
     told, empty = told_in(classroom, "right-empty"), stubs(root, assignment)
     assert empty and all("it is not written yet" in told[f"{name}_{kind}"] for name in empty for kind in KINDS)

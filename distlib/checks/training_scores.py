@@ -8,6 +8,7 @@ What a student prints comes into the same outputs, as text. The scores are data 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
@@ -44,12 +45,13 @@ class TrainingScore:
         """The score of what `as_data` gave, also after a way through JSON.
 
         Raises:
-            KeyError, TypeError, ValueError: it is something else.
+            KeyError, TypeError, ValueError, OverflowError: it is something else.
         """
+        curve = tuple((float(seconds), float(loss)) for seconds, loss in data["curve"])
         numbers = {name: float(data[name]) for name in ("seconds", "par", "goal")}
-        return cls(
-            str(data["setting"]), **numbers, curve=tuple((float(when), float(loss)) for when, loss in data["curve"])
-        )
+        if not curve or not all(0 <= number < math.inf for number in (*numbers.values(), *sum(curve, ()))):
+            raise ValueError("expected a curve, and numbers that are finite and at least 0")
+        return cls(str(data["setting"]), **numbers, curve=curve)
 
 
 def tell_trainings(scores: Sequence[TrainingScore]) -> None:

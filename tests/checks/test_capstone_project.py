@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import nbformat
 import pytest
 import torch
 
@@ -11,7 +16,9 @@ from distlib import Cluster, Communicator, Link, PeerLost
 from distlib.checks.case import Case
 from distlib.checks.remark import CheckFailed
 from distlib.checks.task import Draw
+from distlib.checks.training_scores import TrainingScore
 from distlib.checks.venues import simulated_only
+from distlib.exercises.capstone_project.board_scores import train_scores
 from distlib.exercises.capstone_project.checks import check_survive, check_train, steps_alone
 from distlib.exercises.capstone_project.job_cases import Challenge, steps_case, training_case
 from distlib.exercises.capstone_project.job_plays import (
@@ -24,8 +31,9 @@ from distlib.exercises.capstone_project.job_plays import (
     loss_sum,
 )
 from distlib.exercises.capstone_project.planned_steps import PlannedStep, bytes_between, simulated_seconds
-from distlib.exercises.capstone_project.rehearsal import rehearse
+from distlib.exercises.capstone_project.rehearsal import KEPT, rehearse
 from distlib.exercises.capstone_project.training_run import TrainingRun
+from distlib.games import best_plays
 
 QUICK = Challenge("two alike", Cluster.flat(2, Link(1e-3, 1e7)), budget=100.0, target=2.2)
 
@@ -79,6 +87,67 @@ def test_a_run_has_its_figures() -> None:
     assert len(curve) == 13
     assert curve[0][1] > curve[-1][1] == run.loss
     assert "two alike" in str(run) and "no limit" in str(run)
+
+
+def test_the_score_of_a_run() -> None:
+    with simulated_only():
+        (seen,) = check_train(a_few_steps, settings=[QUICK])
+    (score,) = train_scores([seen])
+    run = TrainingRun(seen)
+    assert (score.setting, score.seconds, score.par, score.goal) == (QUICK.name, round(run.seconds, 3), 66.667, 2.2)
+    assert len(score.curve) == 13 and score.curve[-1] == (score.seconds, round(run.loss, 4))
+    assert TrainingScore.from_data(json.loads(json.dumps(score.as_data()))) == score
+
+
+def test_a_long_curve_is_thinned_and_has_no_loss_that_is_no_number() -> None:
+    def with_looks(comm: Communicator, job: Job) -> torch.Tensor:
+        for number in range(200):
+            job.loss(job.start() + number / 1e3)
+        job.loss(torch.full((NUMBERS,), math.nan).double())
+        return a_few_steps(comm, job)
+
+    with simulated_only():
+        (score,) = train_scores(check_train(with_looks, settings=[QUICK]))
+    assert 40 < len(score.curve) <= 80 and all(math.isfinite(loss) for _, loss in score.curve)
+    assert score.curve[-1][0] == score.seconds
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"curve": []}, {"seconds": math.inf}, {"seconds": math.nan}, {"par": -1}, {"goal": "x"}, {"seconds": 10**400},
+        {"curve": [[0, math.nan]]}, {"curve": 3},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_score_that_is_none_is_refused(odd: dict[str, Any]) -> None:
+    data = TrainingScore("two alike", 1.5, 2.0, 0.27, ((0.0, 2.3),)).as_data()
+    assert TrainingScore.from_data(data).seconds == 1.5
+    with pytest.raises((ValueError, TypeError, OverflowError)):
+        TrainingScore.from_data({**data, **odd})
+
+
+def test_the_best_rehearsal_of_a_cluster_of_the_exercise_is_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("distlib.exercises.capstone_project.rehearsal.KEPT", (QUICK,))
+    with simulated_only():
+        for setting in (replace(QUICK, name="my own"), QUICK, QUICK):
+            run = rehearse(a_few_steps, setting)
+        monkeypatch.setattr("distlib.exercises.capstone_project.rehearsal.KEPT", (replace(QUICK, budget=0.1),))
+        rehearse(a_few_steps, replace(QUICK, budget=0.1))
+    (kept,) = best_plays(tmp_path)
+    assert (kept.level, kept.level_name, kept.score) == (1, "two alike", round(run.seconds, 3))
+    assert kept.earlier == () and kept.choices == {}
+
+
+def test_the_clusters_that_are_kept_are_those_of_the_exercise(root: Path) -> None:
+    notebook = nbformat.read(root / "exercises" / "19_capstone" / "19_capstone.ipynb", as_version=4)
+    (cell,) = [cell for cell in notebook.cells if cell.source.startswith("CLUSTERS = [")]
+    found: dict[str, Any] = {"Challenge": Challenge, "Cluster": Cluster, "Link": Link}
+    exec(cell.source, found)
+    assert tuple(found["CLUSTERS"]) == KEPT
 
 
 def test_what_does_not_end_is_told_by_a_rehearsal() -> None:

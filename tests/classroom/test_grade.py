@@ -46,6 +46,8 @@ from tests.tools.tiny_course import (
     NAME,
     RIGHT,
     ROOT,
+    TRAINED,
+    TRAINING,
     TinyCourse,
     simple_judges,
 )
@@ -294,9 +296,11 @@ def test_strange_names_of_students(course: TinyCourse) -> None:
 
 def test_a_mended_test_changes_only_what_it_must(course: TinyCourse) -> None:
     course.hand_in("a", WRONG)
-    course.hand_in("b", RIGHT)
+    course.hand_in("b", {**RIGHT, "double": f"{RIGHT['double']}  {TRAINED}"})
     course.hand_in("c", {"double": WRONG["double"]})
-    assert run(course).changes == []
+    first = run(course)
+    assert first.changes == []
+    assert (first.records["b"].trainings, first.records["a"].trainings) == ([TRAINING], [])
     with Gradebook(course.gradebook_url) as gradebook:
         gradebook.find_grade("double_hidden", NAME, NAME, "c").manual_score = 1.5
         gradebook.find_comment("why", NAME, NAME, "c").manual_comment = "Nice."
@@ -311,6 +315,7 @@ def test_a_mended_test_changes_only_what_it_must(course: TinyCourse) -> None:
     assert judged_again(graded) == [
         "3 submissions were graded again: only double_hidden was judged, all other verdicts stay."
     ]
+    assert graded.records["b"].trainings == [TRAINING], "its verdict stays, and what was told with it"
     assert graded.missing == ["zoe"]
     assert (scores(graded, "a"), scores(graded, "b"), scores(graded, "c")) == ([1, 2, 0, 0], ALL, [1, 1.5, 0, 0])
     with Gradebook(course.gradebook_url) as gradebook:

@@ -206,7 +206,10 @@ def test_the_judge_sees_by_itself_what_is_never_waited_for(own: list[str]) -> No
         ("from distlib.judge.remote import wire", "line 1: import distlib.judge.remote.wire"),
         ("from distlib import judge", "line 1: import distlib.judge"),
         ("def f(comm):\n    comm._communicator.send(1)", "line 2: comm._communicator"),
-        ("print.__self__.__dict__\nf.__globals__.clear()", "line 2: f.__globals__"),
+        ("f.__globals__.clear()", "line 1: f.__globals__"),
+        ("job.gradient.__self__.look()", "line 1: ….__self__"),
+        ("vars(job)['_gate'](3)", "line 1: vars(…)"),
+        ("x = 1  # " + "x" * 100_000, "line 1: more than 100,000 characters"),
         ("exec('x')", "line 1: exec(…)"),
         ("setattr(torch, 'equal', print)", "line 1: setattr(…)"),
     ],
@@ -227,9 +230,9 @@ def test_of_many_such_lines_the_first_are_named() -> None:
         "class A:\n    def __init__(self):\n        super().__init__()\n        self._x = 1\n        self.y = self._x",
         "import torch\nimport sys\nprint(torch.ones(1), sys.stdout)",
         "from distlib import World, all_reduce\nfor _ in range(3): pass",
-        "this is no Python", "x = " + "(" * 5_000, "x = " + "-" * 50_000 + "1", "exec('x')\n" * 20_000,
+        "this is no Python", "x = " + "(" * 5_000, "x = " + "-" * 50_000 + "1",
     ],
-    ids=range(7),
+    ids=range(6),
 )  # fmt: skip
 def test_usual_lines_and_what_cannot_be_read_have_no_remark(text: str) -> None:
     assert reaches_inside([RankCell(1, text)]) == []

@@ -479,7 +479,7 @@ def test_nbgrader_grades_a_class_from_the_root(course: Project) -> None:
     feedback = course.root / "classroom" / "feedback" / "right" / ASSIGNMENT / f"{ASSIGNMENT}.html"
     page = feedback.read_text()
     assert '<code>double</code></th><td class="number">3 / 3</td>' in page
-    assert "marked by hand; 0 also means: not yet" in page
+    assert '<code>why</code></th><td class="number">0 / 1</td><td class="what">not written yet</td>' in page
     added = {name for name in contents(course.root)} - outside
     assert {name for name in added if not name.startswith("classroom/")} == set()
 

@@ -20,6 +20,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
 from distlib.authoring.notebook import notebook_from_text
+from distlib.checks.training_scores import KEY
 from distlib.classroom.grader.examine import Judge
 from tests.tools.nbgrader_process import nbgrader
 
@@ -81,6 +82,8 @@ assert negate(-7) == 7
 # %% [markdown] answer="why" points=2
 # Because.
 '''.lstrip()
+TRAINED = "# trained"  # a comment of a student whose training the judge has measured
+TRAINING = {"setting": "two alike", "seconds": 1.5, "par": 2.0, "goal": 0.27, "curve": [[0.0, 2.3], [1.5, 0.25]]}
 RIGHT = {"double": "def double(x):\n    return x + x", "negate": "def negate(x):\n    return 0 - x"}
 
 
@@ -106,6 +109,9 @@ def simple_judge(notebook: NotebookNode, seed: str, times: float = 1, only: Coll
         obey(cell.source)
         try:
             exec(cell.source, namespace)
+            if TRAINED in notebook.cells[2].source and mark.get("grade_id") == "negate_hidden":
+                told = {KEY: [TRAINING]}
+                cell.outputs = [new_output("display_data", {"text/plain": "trained"}, metadata=told)]
         except Exception as error:
             lines = f"{type(error).__name__}: {error}".splitlines()
             cell.outputs = [new_output("error", ename=type(error).__name__, evalue=str(error), traceback=lines)]

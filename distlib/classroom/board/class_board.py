@@ -29,7 +29,7 @@ class ClassBoard:
 
     Attributes:
         page: where the page is.
-        students: how many have handed in plays, or have a training that counts.
+        students: how many have handed in plays that can be replayed, or have a training that counts.
         names: how many of them appear on it.
         plays, replayed: how many plays there are, and how many distinct ones.
         trainings: how many trainings count, by students and settings.
@@ -85,6 +85,7 @@ def make_board(
     tables = standings([*games.values(), *(each.game for each in trainings)], runs, names)
     scores = {of: score for of, play in records.items() if (score := replays[play].score) is not None}
     there = {each.student for each in students if each.plays} | {run.student for run in runs}
+    shown = {run.student for run in runs} & names.keys()
     html = board_html(tables, scores, len(there - names.keys()))
     try:
         write_file(page := folder / "board" / "board.html", html.encode())
@@ -96,9 +97,8 @@ def make_board(
         for student, problem in each.problems.items():
             problems.setdefault(student, []).append(problem)
     told = {student: tuple(found) for student, found in problems.items() if found}
-    everybody = {each.student for each in students} | {run.student for run in runs}
     measured = sum(len(each.runs) for each in trainings)
-    return ClassBoard(page, len(everybody), len(names), len(plays), len(set(plays)), measured, told)
+    return ClassBoard(page, len(there), len(shown), len(plays), len(set(plays)), measured, told)
 
 
 def _runs_of_plays(students: Sequence[StudentPlays], replays: Mapping[HandedPlay, GameReplay]) -> Iterator[BoardRun]:

@@ -33,9 +33,10 @@ class GamesReceipt:
         digest = hashlib.sha256(self.file.read_bytes()).hexdigest()
         alone = "You are not on the board of the class: distlib board --as NAME gives you a name there."
         on_board = f"On the board of the class you appear as {self.pseudonym}." if self.pseudonym else alone
+        what = f"your best plays of {count(len(self.plays), 'level')}" if self.plays else "no play of yours"
         return "\n".join(
             [
-                f"Made a file to upload, with your best plays of {count(len(self.plays), 'level')}:",
+                f"Made a file to upload, with {what}:",
                 f"    {self.file}",
                 f"SHA-256   {digest}",
                 on_board,
@@ -59,15 +60,15 @@ def hand_in_games(student: str = "", start: Path | None = None, ask: Ask = input
         games = read_games(folder)
     except PlaysUnreadable as error:
         raise HandInError(f"{folder}: {error}") from None
-    if not games.plays and not games.pseudonym:
-        raise HandInError(f"there is no play in {folder / FILE}. The lessons with games keep them there.")
+    if not (folder / FILE).exists():
+        raise HandInError(f"there is no {folder / FILE} yet. The lessons with games keep your plays there.")
     uploads = UploadFolder(folder / FILE)
     try:
         with tempfile.TemporaryDirectory(prefix="distlib-hand-in-") as temporary:
             made = Path(temporary, f"{ASSIGNMENT}.ipynb")
             made.write_text(plays_notebook(games), encoding="utf-8")
             return GamesReceipt(
-                uploads.write(made, name_of_student(uploads, student, ask)), games.plays, games.pseudonym
+                uploads.write(made, name_of_student(uploads, student, ask)), games.to_play_again, games.pseudonym
             )
     except OSError as error:
         raise HandInError(f"{error.filename or folder}: {error.strerror or error}") from None

@@ -31,6 +31,7 @@ from distlib.partition import chunk_lengths, chunk_start
 
 say = Sentences(__file__)
 FEWEST = 600  # samples that some rank computed for; the most frugal training that is known takes 1,000
+MOST_ABOVE = 2  # times the target: the loss of the weights with which the last gradients are asked for
 TOLERANCE = 0.1  # of a predicted time
 COLLECTIVES: Sequence[Helper[..., Any]] = [ring_reduce_scatter, ring_all_gather, all_reduce, broadcast]
 JOB_ERRORS = (
@@ -216,9 +217,14 @@ def _returned(run: TrainingRun) -> Remarks:
 
 
 def _honest(run: TrainingRun) -> Remarks:
-    """The gradients were those of the job."""
+    """The gradients were those of the job, and the judge has seen the whole run."""
+    for rank in run.living:
+        if not run.is_seen_whole(rank):
+            yield say.remark("not_seen_whole", rank=rank)
     if run.charged < FEWEST:
         yield say.remark("too_few_samples", charged=count(run.charged, "sample"))
+    if not run.asked_loss <= MOST_ABOVE * run.setting.target:
+        yield say.remark("learnt_elsewhere", asked=f"{run.asked_loss:.2f}", loss=f"{run.loss:.2f}")
 
 
 @check_train.judge_times

@@ -43,7 +43,6 @@ class Challenge:
         deaths: by rank, the virtual second at which it dies.
         seconds_per_sample: on a rank that is not slow.
         target: the loss to reach.
-        level: its number among those whose best rehearsal is kept, from 1 on; 0: it is not.
     """
 
     name: str
@@ -53,7 +52,6 @@ class Challenge:
     deaths: Mapping[int, float] = field(default_factory=dict)
     seconds_per_sample: float = SECONDS
     target: float = TARGET
-    level: int = 0
 
     @property
     def memory(self) -> float:

@@ -62,6 +62,18 @@ class TrainingRun:
         """The same of all living ranks."""
         return sum(map(self.samples, self.living))
 
+    @cached_property
+    def asked_loss(self) -> float:
+        """The loss of the weights with which the last gradients were asked for, on the rank where it is lowest."""
+        asked = ([weights for k, weights in self.seen.played[rank].shown if k < BEGIN] for rank in self.living)
+        last = [each[-1] for each in asked if each]
+        return min((self._evaluated(weights) for weights in last if weights is not None), default=float("nan"))
+
+    def is_seen_whole(self, rank: int) -> bool:
+        """Whether a rank began once and ended once, and did all else in between."""
+        gates = [k for k, _ in self.seen.played[rank].gates]
+        return gates[:1] == [BEGIN] and gates[-1:] == [END] and gates.count(BEGIN) == gates.count(END) == 1
+
     @property
     def calls(self) -> int:
         """The most calls of gradient on a rank."""

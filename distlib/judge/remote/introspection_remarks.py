@@ -26,9 +26,12 @@ _MODULES = (
     "distlib.worlds",
 )
 REACHES_INSIDE = "reaches inside"
-_CALLS = ("eval", "exec", "setattr", "delattr", "__import__")
+_CALLS = ("eval", "exec", "vars", "setattr", "delattr", "__import__")
 _ATTRIBUTES = (
     "__globals__",
+    "__self__",
+    "__func__",
+    "__dict__",
     "__code__",
     "__closure__",
     "__subclasses__",
@@ -53,6 +56,7 @@ def reaches_inside(cells: Iterable[RankCell]) -> list[str]:
 def _in(source: str) -> Iterator[tuple[int, str]]:
     """Line and what stands there, once for each line."""
     if len(source) > _MOST_CHARACTERS:
+        yield 1, f"more than {_MOST_CHARACTERS:,} characters, which nobody has looked at"
         return
     try:
         nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt | ast.expr)]
