@@ -38,8 +38,8 @@ def keep_play(result: object) -> None:
     Raises:
         TypeError: it is not a play of a game.
     """
-    if play := _best_play(game_of(result), result):
-        keep_here(play)
+    game = game_of(result)
+    keep_here(lambda: _best_play(game, result))
 
 
 def _best_play(game: CourseGame[Any], result: object) -> BestPlay | None:

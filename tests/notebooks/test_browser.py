@@ -109,7 +109,9 @@ def test_a_folded_answer_opens_and_runs_only_when_it_is_asked_for(page: "Page", 
     while not passed_over.count():
         page.keyboard.press("Shift+Enter")
         page.wait_for_timeout(100)  # it goes on to the next cell
-    passed_over.locator(".jp-InputPlaceholder, .jp-Placeholder", has_text=TITLE).first.wait_for()
+    passed_over.locator(
+        ".jp-InputPlaceholder, .jp-Placeholder", has_text=re.compile(rf"^\s*{re.escape(TITLE)}\s*$")
+    ).first.wait_for()
     assert page.get_by_text("comm.sleep(0.2 * comm.rank)").count() == 0
     passed_over.locator(".jp-Placeholder-contentContainer").first.click()
     answer = page.locator(".jp-CodeCell", has_text="comm.sleep(0.2 * comm.rank)").first

@@ -696,7 +696,6 @@ def _reply_to(client: BlockingKernelClient, message: str) -> dict[str, Any]:
 
 _STUCK_IN_CPP = """
 import os
-import random
 from distlib.worlds.real.process_group import torch_distributed
 def stuck_in_cpp(comm):
     with torch_distributed(comm) as dist:

@@ -54,7 +54,7 @@ class LevelTable:
     Attributes:
         game, level: which.
         places: the best first.
-        others: how many students play it without a pseudonym.
+        others: how many students have a score and no pseudonym.
     """
 
     game: ScoredGame

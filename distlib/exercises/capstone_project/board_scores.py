@@ -2,6 +2,7 @@
 
 train_scores(report)        of a report of `check_train`, for `tell_trainings`
 score_of(run)               of one run that has reached all that was asked for
+seconds_and_par(run)        the two numbers of it
 """
 
 from __future__ import annotations
@@ -24,9 +25,14 @@ def train_scores(passed: Iterable[Seen]) -> list[TrainingScore]:
 
 def score_of(run: TrainingRun) -> TrainingScore:
     """The score of a run within its budget."""
-    setting, seconds = run.setting, round(run.seconds, 3)
+    seconds, par = seconds_and_par(run)
     curve = [*run.curve()[:-1], (seconds, run.loss)]  # until the last rank has the result, not rank 0
-    return TrainingScore(setting.name, seconds, round(PAR * setting.budget, 3), setting.target, _thinned(curve))
+    return TrainingScore(run.setting.name, seconds, par, run.setting.target, _thinned(curve))
+
+
+def seconds_and_par(run: TrainingRun) -> tuple[float, float]:
+    """The virtual seconds of a run, and those that are par, to the millisecond."""
+    return round(run.seconds, 3), round(PAR * run.setting.budget, 3)
 
 
 def _thinned(curve: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:

@@ -19,7 +19,7 @@ from typing import Any
 from distlib.checks.formatting import count
 from distlib.checks.remark import CheckFailed, Remark
 from distlib.checks.task import Draw, show_printed
-from distlib.exercises.capstone_project.board_scores import score_of
+from distlib.exercises.capstone_project.board_scores import seconds_and_par
 from distlib.exercises.capstone_project.checks import check_survive, check_train
 from distlib.exercises.capstone_project.job_cases import Challenge, training_case
 from distlib.exercises.capstone_project.training_run import TrainingRun
@@ -83,12 +83,13 @@ def rehearse(function: Callable[..., Any], setting: Challenge, *, seed: int = 1)
         show_printed(seen.printed, case.full_title)
     if seen.error is not None or TrainingRun(seen).weights(0) is None:
         raise CheckFailed(case.full_title, check.remark(seen) or Remark("it came to no end."))
-    if setting in KEPT and check.remark(seen) is None and check.remark_on_times(seen) is None:
-        _keep(TrainingRun(seen), KEPT.index(setting) + 1)
+    if setting in KEPT:
+        keep_here(lambda: None if check.remark(seen) or check.remark_on_times(seen) else _best_play(TrainingRun(seen)))
     return Rehearsal(seen)
 
 
-def _keep(run: TrainingRun, level: int) -> None:
-    score, at = score_of(run), datetime.now(UTC).isoformat(timespec="seconds")
-    numbers = (score.seconds, "s", True, score.par)
-    keep_here(BestPlay("19_capstone", "The project", "19_capstone", level, score.setting, *numbers, at, {}))
+def _best_play(run: TrainingRun) -> BestPlay:
+    level, (seconds, par) = KEPT.index(run.setting) + 1, seconds_and_par(run)
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    about = ("19_capstone", "The project", "19_capstone", level, run.setting.name)
+    return BestPlay(*about, seconds, "s", True, par, at, {})

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from distlib.judge.remote.student_cells import RankCell
 
+REACHES_INSIDE = "reaches inside"  # how the remark begins
 _MOST_CHARACTERS = 100_000  # of a cell; Python may take a gigabyte to read more
 _MOST_REMARKS = 3
 _MODULES = (
@@ -25,7 +26,6 @@ _MODULES = (
     "distlib.judge",
     "distlib.worlds",
 )
-REACHES_INSIDE = "reaches inside"
 _CALLS = ("eval", "exec", "vars", "setattr", "delattr", "__import__")
 _ATTRIBUTES = (
     "__globals__",

@@ -32,7 +32,6 @@ from nbformat.v4 import new_output
 import distlib
 from distlib.checks import training_scores
 from distlib.checks.remark import CheckFailed
-from distlib.checks.training_scores import TrainingScore, gather_trainings
 from distlib.judge.remote.forkserver import CanNotGrade, SandboxForkServer, SubmissionForkServer
 from distlib.judge.remote.frameworks import check_installed, frameworks_in, frameworks_of
 from distlib.judge.remote.introspection_remarks import reaches_inside
@@ -184,7 +183,7 @@ def _run_here(code: list[NotebookNode], names: list[str], ranks: RemoteRanks) ->
 def _run_test(cell: NotebookNode, names: list[str], ranks: RemoteRanks, namespace: dict[str, Any]) -> None:
     name = _mark(cell)["grade_id"]
     error = None
-    with _captured() as printed, gather_trainings() as trainings:
+    with _captured() as printed, training_scores.gather_trainings() as trainings:
         try:
             namespace.update({function: RemoteFunction(function, ranks) for function in names})
             exec(compile(_plain(cell.source), f"<{name}>", "exec"), namespace)
@@ -229,7 +228,7 @@ def _error_output(kind: str, text: str) -> NotebookNode:
     return new_output("error", ename=kind, evalue=text, traceback=lines)
 
 
-def _trainings_output(trainings: Sequence[TrainingScore]) -> NotebookNode:
+def _trainings_output(trainings: Sequence[training_scores.TrainingScore]) -> NotebookNode:
     """What a test has told of trainings: a text for the student, and data for the board."""
     data = {training_scores.KEY: [each.as_data() for each in trainings]}
     return new_output("display_data", {"text/plain": training_scores.in_words(trainings)}, metadata=data)
