@@ -71,7 +71,7 @@ class Docker(Sandbox):
         self._image = image
 
     def start(self, command: Sequence[str], pass_fds: Sequence[int], limits: Limits) -> Confined:
-        image = self._image or self._find_image()
+        image = self._find_image()
         folder = Path(tempfile.mkdtemp(prefix="distlib-judge-"))
         lay_out_library(folder / "library")
         name = f"distlib-{secrets.token_hex(8)}"
@@ -104,14 +104,17 @@ class Docker(Sandbox):
         return super().problem()
 
     def _find_image(self) -> str:
-        """The grader's image, or an empty one, which is made of an empty archive."""
-        for image in (GRADER, EMPTY):
-            if self._run("image", "inspect", image).returncode == 0:
-                return image
-        made = subprocess.run([self._program, "import", "-", EMPTY], input=bytes(10_240), capture_output=True)
-        if made.returncode:
-            raise OSError(f"docker import failed: {made.stderr.decode(errors='replace').strip()}")
-        return EMPTY
+        """The image asked for, else the grader's where there is one, else the empty one, which is made if need be."""
+        image = self._image or (GRADER if self._is_there(GRADER) else EMPTY)
+        if image == EMPTY and not self._is_there(EMPTY):
+            empty_archive = bytes(10_240)
+            made = subprocess.run([self._program, "import", "-", EMPTY], input=empty_archive, capture_output=True)
+            if made.returncode:
+                raise OSError(f"docker import failed: {made.stderr.decode(errors='replace').strip()}")
+        return image
+
+    def _is_there(self, image: str) -> bool:
+        return self._run("image", "inspect", image).returncode == 0
 
     def _run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([self._program, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL)
