@@ -105,7 +105,7 @@ soak: $(COMPLETE)  ## repeat the tests that depend on processes, under load; few
 notebooks: $(COMPLETE)  ## make the notebooks of course/ and solutions/ from their text sources
 	$(BIN)/python -m distlib.authoring notebooks
 
-slides: $(COMPLETE)  ## run lessons and make slides of their pictures, in slides/: make slides ARGS=02, or ARGS=all
+slides: $(COMPLETE)  ## make slides of lessons and their pictures, in slides/: make slides ARGS=02, or ARGS=all
 	$(BIN)/python -m distlib.authoring slides $(ARGS)
 
 exercises: $(COMPLETE)  ## make exercises/ from solutions/ with nbgrader

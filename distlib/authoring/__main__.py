@@ -16,7 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     exercises = commands.add_parser("exercises", help="notebooks, then exercises/ by nbgrader")
     exercises.add_argument("--force", action="store_true", help="also overwrite notebooks that hold answers")
     commands.add_parser("check", help="name every generated file that is not up to date; exit 1 if there is one")
-    slides = commands.add_parser("slides", help="run lessons, and make slides of their pictures in slides/")
+    slides = commands.add_parser("slides", help="make slides of lessons, in slides/, from stored runs or new ones")
     slides.add_argument("lessons", nargs="+", metavar="LESSON", help="such as 02, or all")
     slides.add_argument("--reveal", default="", help="where reveal.js is; else the page loads it from the network")
     options = parser.parse_args(arguments)
@@ -49,11 +49,14 @@ def _slides(project: Project, options: argparse.Namespace) -> int:
     if unknown := [name for name in options.lessons if name not in ("all", *lessons)]:
         raise AuthoringError(f"there is no lesson {unknown[0]}; there are {', '.join(lessons)}")
     from distlib.authoring.slides import write_slides  # takes a kernel's client along
+    from distlib.authoring.stored_runs import StoredRuns
 
+    runs = StoredRuns(project.root)
     for number, path in lessons.items():
         if number in options.lessons or "all" in options.lessons:
             target = project.root / "slides" / f"{path.stem}.slides.html"
-            print(f"wrote {project.name(target)}: {write_slides(path, target, options.reveal)} pictures", flush=True)
+            pictures = write_slides(runs.current(path.stem), target, options.reveal)
+            print(f"wrote {project.name(target)}: {pictures} pictures", flush=True)
     return 0
 
 

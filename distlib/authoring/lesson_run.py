@@ -1,4 +1,4 @@
-"""A run of a lesson, from top to bottom in a fresh kernel: what its page and its slides are made of."""
+"""A run of a lesson, from top to bottom in a fresh kernel: which is then stored, see stored_runs."""
 
 from __future__ import annotations
 

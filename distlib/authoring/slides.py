@@ -1,6 +1,6 @@
 """Slides of a lesson, from its pictures: `make slides ARGS=02`.
 
-The lesson is run, and each cell gets its place by a rule; nobody marks cells by hand.
+They are made of a stored run of the lesson. Each cell gets its place by a rule; nobody marks cells by hand.
 
     a heading                     a slide: the heading and its first paragraph; what follows are notes for the speaker
     "In short"                    slides with four of its sentences each
@@ -25,7 +25,6 @@ from nbformat.v4 import new_markdown_cell, new_notebook
 from traitlets.config import Config
 
 from distlib.authoring.cells import FOLDED
-from distlib.authoring.lesson_run import run_lesson
 
 _HEADING = re.compile(r"#{1,3} ")
 _ITEM = re.compile(r"(?m)^(?=- |\d+\. )")
@@ -92,18 +91,15 @@ def _only_pictures(cell: NotebookNode, pictures: list[NotebookNode]) -> Notebook
     return shown
 
 
-def write_slides(lesson: Path, target: Path, reveal: str = "") -> int:
-    """Run a lesson and write its slides, one HTML file. Returns how many slides have a picture.
+def write_slides(lesson: NotebookNode, target: Path, reveal: str = "") -> int:
+    """Write the slides of a lesson that has run, one HTML file. Returns how many slides have a picture.
 
     Args:
-        lesson: a notebook.
+        lesson: a notebook with its outputs.
         target: the file; its folder is made.
         reveal: where reveal.js is, an address or a folder next to the file; its public one without it.
-
-    Raises:
-        AuthoringError: the lesson could not be run.
     """
-    slides = slides_of(run_lesson(lesson))
+    slides = slides_of(lesson)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(slides_html(slides, reveal), encoding="utf-8")
     return sum(_PICTURE in cell.metadata.get("tags", []) for cell in slides.cells)

@@ -12,7 +12,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from distlib.authoring import AuthoringError
 from distlib.authoring.__main__ import main
 from distlib.authoring.lesson_run import run_lesson
-from distlib.authoring.slides import slides_html, slides_of, write_slides
+from distlib.authoring.slides import slides_html, slides_of
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 TITLE = "# Rings\n\nAfter this lesson you will be able to\n\n- say one,\n- say two.\n\n**Time:** about 90 minutes."
@@ -69,13 +69,21 @@ def test_the_page_has_pictures_and_no_code() -> None:
     assert "reveal/dist/reveal" in page and "unpkg.com" not in page and page.count("<aside") == 2
 
 
-def test_a_lesson_is_run_for_its_slides(tmp_path: Path) -> None:
-    lesson = tmp_path / "01_small.ipynb"
-    show = "from IPython.display import HTML\nHTML('<img alt=\"sum ' + str(40 + 2) + '\">')"
-    nbformat.write(new_notebook(cells=[new_markdown_cell("# Small"), new_code_cell(show)]), lesson)
-    target = tmp_path / "slides" / "small.html"
-    assert write_slides(lesson, target) == 1
-    assert 'alt="sum 42"' in target.read_text(encoding="utf-8")
+def test_a_lesson_is_run_once_for_its_slides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show = "open('runs', 'a').write('once ')\nfrom IPython.display import HTML\nHTML(f'<img alt=\"{40 + 2}\">')"
+    (tmp_path / "course").mkdir()
+    (tmp_path / "nbgrader_config.py").touch()
+    nbformat.write(
+        new_notebook(cells=[new_markdown_cell("# Small"), new_code_cell(show)]), tmp_path / "course" / "01_small.ipynb"
+    )
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert main(["slides", "01"]) == 0
+        assert capsys.readouterr().out == "wrote slides/01_small.slides.html: 1 pictures\n"
+    assert 'alt="42"' in (tmp_path / "slides" / "01_small.slides.html").read_text(encoding="utf-8")
+    assert (tmp_path / "course" / "runs").read_text() == "once "
 
 
 def test_a_lesson_that_fails_is_said(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from distlib.authoring.site.lesson_pages import exercise_page, lesson_page
 from distlib.authoring.site.one_click import one_click_links, read_repository
 from distlib.authoring.site.page_outputs import PageOutputs
 from distlib.authoring.site.reference_pages import reference_pages
-from distlib.authoring.site.runs import StoredRuns
 from distlib.authoring.site.sphinx_site import as_classic_script
 from distlib.authoring.site.syllabus_page import lesson_map, read_lessons, syllabus_page
+from distlib.authoring.stored_runs import StoredRuns
 from distlib.classroom.uploads.published import NAMED, repository_of
 from distlib.draw.live import BROWSER, instead_html
 from distlib.draw.players.moving_ring import moving_ring

@@ -13,9 +13,9 @@ import pytest
 
 from distlib.authoring.cells import AuthoringError
 from distlib.authoring.site.__main__ import LARGEST
-from distlib.authoring.site.runs import StoredRuns
 from distlib.authoring.site.site_links import find_faults
 from distlib.authoring.site.sphinx_site import Site
+from distlib.authoring.stored_runs import StoredRuns
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

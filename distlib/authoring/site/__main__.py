@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 from distlib.authoring.cells import AuthoringError
-from distlib.authoring.site.runs import StoredRuns, package_of
 from distlib.authoring.site.site_links import find_faults
 from distlib.authoring.site.sphinx_site import Site
+from distlib.authoring.stored_runs import StoredRuns, package_of
 
 LARGEST = 5_000_000  # bytes of a page
 

@@ -12,7 +12,7 @@ import nbformat
 from distlib.authoring.cells import FOLDED
 from distlib.authoring.site.one_click import one_click_links
 from distlib.authoring.site.page_outputs import PageOutputs
-from distlib.authoring.site.runs import StoredRuns
+from distlib.authoring.stored_runs import StoredRuns
 
 _NO_RUN = "No run of this lesson is stored, so this page has no outputs."
 

@@ -15,8 +15,8 @@ from distlib.authoring.site.glossary_page import glossary_page
 from distlib.authoring.site.lesson_pages import NotebookPage, exercise_page, lesson_page, other_page
 from distlib.authoring.site.one_click import read_repository
 from distlib.authoring.site.reference_pages import FOLDERS, PAGES, reference_pages
-from distlib.authoring.site.runs import StoredRuns
 from distlib.authoring.site.syllabus_page import read_lessons, syllabus_page
+from distlib.authoring.stored_runs import StoredRuns
 from distlib.classroom.uploads.release import for_students
 from distlib.draw.live import BROWSER
 

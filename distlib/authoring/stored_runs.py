@@ -2,6 +2,7 @@
 
 A run carries two digests: of the lesson's text, and of the package that it ran with. With another text it can't be
 shown, since its outputs belong to other cells. With another package it can be shown; it is out of date.
+The site and the slides are made of them.
 """
 
 from __future__ import annotations
@@ -45,6 +46,16 @@ class StoredRuns:
         """Whether there is a run of this text with this package."""
         run = self.read(lesson)
         return run is not None and package_of(run) == self.package_digest()
+
+    def current(self, lesson: str) -> Any:
+        """A run of this text with this package: the stored one, or a new one.
+
+        Raises:
+            AuthoringError: the lesson has to be run, and fails.
+        """
+        if not self.is_current(lesson):
+            self.make(lesson)
+        return self.read(lesson)
 
     def make(self, lesson: str) -> None:
         """Runs a lesson from top to bottom in a fresh kernel, and stores it.
