@@ -1103,13 +1103,9 @@ def grade_a_class(size: int) -> None:
 
 def grade_everybody() -> None:
     """300 hand-ins of one exercise as a class has them: graded, the report of the course, files for platforms."""
-    students, rng = [f"student-{number:03}" for number in range(300)], random.Random(300)
+    students = [f"student-{number:03}" for number in range(300)]
     with tempfile.TemporaryDirectory() as name:
-        classroom = _class(Path(name), students)
-        answers = [answer for answer in read_answers(classroom.assignment) if str(answer) not in SLOW]
-        for student in students:
-            chosen = {function: _typical_answer(rng, function, answers) for function in classroom.solutions()}
-            classroom.hand_in(student, {function: text for function, text in chosen.items() if text is not None})
+        classroom = _mixed_class(Path(name), students)
         took = seconds(lambda: classroom.grade("--jobs", "2"))
         course = open_course(classroom.folder)
         around = seconds(lambda: write_course_report(read_course(course), classroom.folder / "classroom" / "report"))
@@ -1118,6 +1114,16 @@ def grade_everybody() -> None:
         sums = [sum(classroom.marks(student).values()) for student in students]
     what = f"{took / 60:.1f} min and {around:.0f} s; {sum(each == full for each in sums)} have all, on average"
     note("300 hand-ins graded with 2 jobs; report and export", f"{what} {sum(sums) / 300 / full:.0%}", "≤ 20 min")
+
+
+def _mixed_class(folder: Path, students: list[str]) -> Classroom:
+    """A class as it is: answers in many styles, right, wrong, and not written."""
+    classroom, rng = _class(folder, students), random.Random(300)
+    answers = [answer for answer in read_answers(classroom.assignment) if str(answer) not in SLOW]
+    for student in students:
+        chosen = {function: _typical_answer(rng, function, answers) for function in classroom.solutions()}
+        classroom.hand_in(student, {function: text for function, text in chosen.items() if text is not None})
+    return classroom
 
 
 def _typical_answer(rng: random.Random, function: str, answers: Sequence[Answer]) -> str | None:
@@ -1131,7 +1137,7 @@ def _typical_answer(rng: random.Random, function: str, answers: Sequence[Answer]
 
 def grade_through_slurm() -> None:
     """A class in two shares, on two nodes, against one node."""
-    for row in share_figures.figures(_class):
+    for row in share_figures.figures(_mixed_class):
         note(*row)
 
 

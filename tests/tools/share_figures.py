@@ -1,6 +1,7 @@
 """A class graded on two nodes of a local Slurm, by the script of the guide, against one node. Part of `make bench`.
 
 Both nodes are this machine, so each gets less than half of its two processors: then two nodes have twice what one has.
+It takes a quarter of an hour, and wants a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from tests.tools.slurm_cluster import SlurmCluster
 
 Row = tuple[str, str, str]  # what, measured, to reach
 ROOT = Path(__file__).parents[2]
-CORES = 0.4  # of a processor, for each node
-SIZE = 8  # hand-ins
+CORES = 0.9  # of a processor, for each node
+SIZE = 120  # hand-ins
 _WHAT = f"class of {SIZE} on two Slurm nodes of {CORES:g} processors each, against one"
 _ASSIGNMENT = "02_all_reduce"
 
@@ -38,7 +39,7 @@ def figures(make_class: Callable[[Path, list[str]], Classroom]) -> Iterator[Row]
     if reason:
         yield _WHAT, f"not measured: {reason}", "—"
         return
-    students = [f"student-{number:02}" for number in range(SIZE)]
+    students = [f"student-{number:03}" for number in range(SIZE)]
     with tempfile.TemporaryDirectory() as folder, _cluster() as (cluster, limits):
         one, two = (make_class(Path(folder) / name, students) for name in ("one", "two"))
         alone = _seconds(cluster, one, _grade())
@@ -47,14 +48,14 @@ def figures(make_class: Callable[[Path, list[str]], Classroom]) -> Iterator[Row]
         last = _seconds(cluster, two, _grade())
         assert [one.marks(student) for student in students] == [two.marks(student) for student in students]
         full = min(limit.was_full() for limit in limits)
-    yield _WHAT, f"{alone / (shares + last):.2f}× ({alone:.0f} against {shares:.0f} + {last:.0f} s)", "—"
+    yield _WHAT, f"{alone / (shares + last):.2f}× ({alone:.0f} against {shares:.0f} + {last:.0f} s)", "≥ 1.8×"
     yield "    periods in which a node used all that it may", f"≥ {full:.0%}", "—"
     yield "    one node, nothing to judge", f"{idle:.0f} s", "—"
     each = (alone - idle) / SIZE  # seconds of a hand-in
     writing = max(0.0, last - idle) / SIZE  # and of it in the last run, which one node does
     more = 300 - SIZE
     many = (alone + more * each) / (shares + more / 2 * (each - writing) + last + more * writing)
-    yield "    computed from these, for 300 hand-ins", f"{many:.2f}×", "≥ 1.8×"
+    yield "    computed from these, for 300 hand-ins", f"{many:.2f}×", "—"
 
 
 @contextlib.contextmanager
@@ -92,7 +93,7 @@ def _seconds(cluster: SlurmCluster, classroom: Classroom, words: list[str]) -> f
     command = ["sbatch", "--wait", "--exclusive", f"--chdir={classroom.folder}", *words]
     start = time.perf_counter()
     with cluster.start(command, cwd=classroom.folder, stdout=subprocess.DEVNULL) as job:
-        assert job.wait(timeout=1200) == 0, said(classroom.folder)
+        assert job.wait(timeout=3600) == 0, said(classroom.folder)
     return time.perf_counter() - start
 
 
