@@ -27,6 +27,7 @@ from distlib.training.zero import (
     save_shards,
     step_plan,
 )
+from distlib.training.zero.unit_choice import group_parameters
 
 DOUBLE = torch.float64
 STEPS = 10
@@ -201,6 +202,40 @@ def train_blocks(comm: Communicator | None, uses: tuple[int, ...], checkpointed:
             (model(rows(comm, 10 * step + number)).square().mean() / microbatches).backward()
         optimizer.step()
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+class SharedLayer(nn.Module):
+    """Two children with one layer in both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        shared = nn.Linear(6, 6)
+        self.first = nn.Sequential(shared, nn.Tanh(), nn.Linear(6, 6))
+        self.second = nn.Sequential(shared, nn.Tanh())
+        self.to(DOUBLE)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(inputs))
+
+
+def train_a_shared_layer(comm: Communicator | None) -> Any:
+    model: Any = SharedLayer()
+    if comm is not None:
+        model = FullyShardedModule(comm, model, reshard_after_forward=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for step in range(3):
+        optimizer.zero_grad()
+        model(rows(comm, step)).square().mean().backward()
+        optimizer.step()
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def test_a_layer_in_two_units_is_the_roots() -> None:
+    names = [name for name, _, _ in group_parameters(SharedLayer())]
+    assert names == ["root", "first"]
+    for found in simulated(2).run(train_a_shared_layer):
+        torch.testing.assert_close(found, train_a_shared_layer(None), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@
     units            ┌───────┐   ┌─────┐   ┌─────┐   ┌─────┐   ┌──┐
                      root        block 0   block 1   block 2   root        what is in no unit is in the root's
 
-A parameter that two units share, such as an embedding that is also the output layer, belongs to the root's unit, which
-is there while any other is computed. A unit inside another one has its parameters for itself.
+What two units share, such as an embedding that is also the output layer, belongs to the root's unit, which is there
+while any other is computed. A unit inside another one has its parameters for itself.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def not_sharded(module: nn.Module) -> list[torch.Tensor]:
 
 def _owners(module: nn.Module, units: list[nn.Module]) -> dict[nn.Parameter, nn.Module | None]:
     """For each parameter the innermost unit that has it; None where there is none, or where two have it."""
-    depth = {part: len(name.split(".")) for name, part in module.named_modules() if name}
+    inside = {unit: set(unit.modules()) for unit in units}
     owners: dict[nn.Parameter, set[nn.Module | None]] = {}
-    innermost: dict[nn.Module, nn.Module | None] = dict.fromkeys(module.modules())
-    for unit in sorted(units, key=depth.__getitem__):  # from the outermost to the innermost
-        innermost |= dict.fromkeys(unit.modules(), unit)
-    for part, owner in innermost.items():
+    for part in module.modules():
+        around = [unit for unit in units if part in inside[unit]]
+        innermost = [unit for unit in around if not inside[unit] & (set(around) - {unit})]
+        owner = innermost[0] if len(innermost) == 1 else None  # two units may share a whole part
         for parameter in part.parameters(recurse=False):
             owners.setdefault(parameter, set()).add(owner)
     return {parameter: found.pop() if len(found) == 1 else None for parameter, found in owners.items()}
