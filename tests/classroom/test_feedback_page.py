@@ -24,7 +24,8 @@ from distlib.classroom.grader.check_message import parts_of
 from distlib.classroom.grader.feedback import SafeFeedback, harmless_outputs, harmless_text
 from distlib.classroom.grader.feedback_page import feedback_page, mend, parts_of_notebook
 from distlib.classroom.grader.notebook_page import notebook_html, text_html
-from distlib.classroom.my_course.marks_back import FEEDBACK, MarksBack, marks_back
+from distlib.classroom.grader.point_sum import PointSum
+from distlib.classroom.my_course.marks_back import FEEDBACK, marks_back
 from distlib.draw.style import contrast
 from tests.classroom.test_transplant import PNG
 from tests.notebooks.test_browser import FLAGS, PATIENCE
@@ -117,7 +118,7 @@ def test_an_answer_in_words_waits_for_its_mark() -> None:
     assert rows(page)[3] == "○ why – / 2 waits for a mark by hand"
     assert 'aria-label="waits for a mark by hand"' in page and 'id="part-why"' not in page
     assert "1 of 3 functions has full marks. <code>why</code> waits for a mark by hand." in page
-    assert 'content="09_things 7 12"' in page
+    assert 'content="09_things 7 12 2"' in page
 
 
 def test_no_points_by_hand_and_no_answer_are_told_apart() -> None:
@@ -132,7 +133,7 @@ def test_no_points_by_hand_and_no_answer_are_told_apart() -> None:
 def test_the_students_own_course_reads_the_marks(tmp_path: Path) -> None:
     (tmp_path / FEEDBACK).mkdir(parents=True)
     (tmp_path / FEEDBACK / "page.html").write_text(page_of(graded()), "utf-8")
-    assert marks_back(tmp_path) == {"09_things": MarksBack(7, 14)}
+    assert marks_back(tmp_path) == {"09_things": PointSum(7, 14)}
 
 
 def test_which_of_two_cells_was_graded_is_told_and_nbgraders_comment_is_not() -> None:

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from distlib.classroom.grader.point_sum import PointSum
 from distlib.classroom.my_course.after_check import finished
 from distlib.classroom.my_course.course_reading import note_work, read_course
 from distlib.classroom.my_course.kept_files import KeptFileError, read_kept, write_kept
 from distlib.classroom.my_course.last_check import LastCheck, keep_check, read_check
 from distlib.classroom.my_course.lesson_promise import promise_of
-from distlib.classroom.my_course.marks_back import MarksBack, marks_back
+from distlib.classroom.my_course.marks_back import marks_back
 from distlib.classroom.my_course.own_course import OwnExercise, OwnLesson
 from distlib.classroom.my_course.progress_table import PAGE, hours, progress_text, write_page
 from distlib.classroom.self_check.results import FAILS, NOT_WRITTEN, PASSES, FunctionRow, Result, Results, row_of
@@ -154,12 +155,20 @@ def test_functions_written_checked_handed_in_and_marked(course: Path) -> None:
     (course / "work" / "feedback" / "any name.html").write_text(page)
     exercise = exercise_of(course)
     assert exercise.handed_in and (datetime.now(UTC) - exercise.handed_in).total_seconds() < 300
-    assert exercise.marks == MarksBack(7.5, 20)
+    assert exercise.marks == PointSum(7.5, 20)
     assert exercise.minutes_done == exercise.promise.minutes
     text = progress_text(read_course(course))
     assert "◐ 1 of 4 passes" in text and "7.5 of 20" in text
     assert " 1 of 1 hand-in made; " in text and "handed in" not in text
     assert f"made {exercise.handed_in.astimezone():%d %b}" in text  # whether it was uploaded, nobody knows here
+
+
+def test_points_that_wait_for_a_mark_by_hand_are_shown(course: Path) -> None:
+    (course / "work" / "feedback").mkdir(parents=True)
+    page = f'<meta name="distlib-marks" content="{NAME} 26 30 10">'
+    (course / "work" / "feedback" / "page.html").write_text(page)
+    assert exercise_of(course).marks == PointSum(26, 30, waiting=10)
+    assert "26 of 30, 10 open" in progress_text(read_course(course))
 
 
 def test_titles_are_cut_only_where_a_row_has_no_room(course: Path) -> None:
@@ -197,7 +206,7 @@ def test_of_several_feedback_pages_the_newest_counts(course: Path) -> None:
         os.utime(page, (at, at))
     (course / "work" / "feedback").mkdir()
     (course / "work" / "feedback" / "holiday.html").write_text("<h1>Sun</h1>")
-    assert marks_back(course) == {NAME: MarksBack(5, 20)}
+    assert marks_back(course) == {NAME: PointSum(5, 20)}
 
 
 # ── the next step ────────────────────────────────────────────────────────────────────────────────────────────────────

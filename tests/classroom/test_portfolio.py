@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from distlib.classroom.grader.point_sum import PointSum
 from distlib.classroom.my_course.course_reading import read_course
 from distlib.classroom.my_course.last_check import keep_check
-from distlib.classroom.my_course.marks_back import MarksBack
 from distlib.classroom.my_course.own_course import OwnCourse
 from distlib.classroom.my_course.portfolio import REPORT, portfolio
 from distlib.classroom.my_course.run_pictures import best_picture, harmless
@@ -112,7 +112,7 @@ def test_marks_and_what_a_function_does(course: Path) -> None:
     own = read_course(course)
     (lesson,) = [lesson for lesson in own.lessons if lesson.exercise]
     assert lesson.exercise
-    marked = replace(lesson, exercise=replace(lesson.exercise, marks=MarksBack(7.25, 20)))
+    marked = replace(lesson, exercise=replace(lesson.exercise, marks=PointSum(7.25, 20)))
     words = words_of(page_of(course, own=replace(own, lessons=[marked])))
     assert "All-reduce 7.25 of 20 points" in words and "7.25 of 20 points Pictures" not in words
     assert "ring_all_gather Gather it, in a ring. (not checked yet)" in words

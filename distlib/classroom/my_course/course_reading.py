@@ -8,9 +8,10 @@ from datetime import datetime
 from pathlib import Path
 
 from distlib.classroom.grader.file_kind import kind_of
+from distlib.classroom.grader.point_sum import PointSum
 from distlib.classroom.my_course.last_check import read_check
 from distlib.classroom.my_course.lesson_promise import promise_of
-from distlib.classroom.my_course.marks_back import MarksBack, marks_back
+from distlib.classroom.my_course.marks_back import marks_back
 from distlib.classroom.my_course.notebooks_seen import (
     SeenNotebook,
     keep_seen,
@@ -147,7 +148,7 @@ def _tell_of_versions(found: _Found) -> None:
         )
 
 
-def _exercise(course: Path, name: str, found: _Found, marks: Mapping[str, MarksBack]) -> OwnExercise:
+def _exercise(course: Path, name: str, found: _Found, marks: Mapping[str, PointSum]) -> OwnExercise:
     exercise = lesson_of(name)
     last, unreadable = read_check(course, exercise)
     found.remarks += [unreadable] if unreadable else []

@@ -7,30 +7,23 @@ work/exercises/02_all_reduce/feedback/      where nbgrader's Fetch Feedback puts
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
+from distlib.classroom.grader.point_sum import PointSum
 from distlib.classroom.student_copies.copy_paths import EXERCISES, FOLDER
 
 FEEDBACK = f"{FOLDER}/feedback"
-_SAYS = re.compile(rb'<meta name="distlib-marks" content="([\w-]+) (\d+(?:\.\d+)?) (\d+(?:\.\d+)?)">')
+_NUMBER = rb"(\d+(?:\.\d+)?)"
+_SAYS = re.compile(rb'<meta name="distlib-marks" content="([\w-]+) %b %b(?: %b)?">' % (_NUMBER, _NUMBER, _NUMBER))
 _HEAD = 4_096  # bytes: it stands in the first few hundred
 _MOST_PAGES = 1_000
 
 
-@dataclass(frozen=True)
-class MarksBack:
-    """Marks of an exercise: points got, and points that can be had."""
-
-    got: float
-    full: float
-
-
-def marks_back(course: Path) -> dict[str, MarksBack]:
+def marks_back(course: Path) -> dict[str, PointSum]:
     """The marks by exercise; of several pages about one, those of the newest. course: the course's folder."""
     folders = [course / FEEDBACK, *sorted((course / EXERCISES).glob("*/feedback"))]
     pages = [page for folder in folders for page in sorted(folder.rglob("*.html"))][:_MOST_PAGES]
-    found: dict[str, tuple[float, MarksBack]] = {}
+    found: dict[str, tuple[float, PointSum]] = {}
     for page in pages:
         try:
             time = page.stat().st_mtime
@@ -39,5 +32,5 @@ def marks_back(course: Path) -> dict[str, MarksBack]:
         except OSError:
             continue
         if said and time >= found.get(said[1].decode(), (0.0, None))[0]:
-            found[said[1].decode()] = (time, MarksBack(float(said[2]), float(said[3])))
+            found[said[1].decode()] = (time, PointSum(float(said[2]), float(said[3]), float(said[4] or 0)))
     return {exercise: marks for exercise, (_, marks) in found.items()}

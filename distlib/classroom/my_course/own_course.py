@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from distlib.classroom.grader.point_sum import PointSum
 from distlib.classroom.my_course.lesson_promise import LessonPromise
-from distlib.classroom.my_course.marks_back import MarksBack
 from distlib.classroom.my_course.notebooks_seen import SeenNotebook
 from distlib.classroom.my_course.written_functions import WrittenFunction
 from distlib.classroom.self_check.results import FAILS, PASSES
@@ -39,7 +39,7 @@ class OwnExercise:
     checked: datetime | None = None
     states: dict[str, str] | None = None
     handed_in: datetime | None = None
-    marks: MarksBack | None = None
+    marks: PointSum | None = None
 
     @property
     def number(self) -> str:

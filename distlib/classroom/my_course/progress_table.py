@@ -88,7 +88,7 @@ def _texts(lesson: OwnLesson, room: int | None = None) -> tuple[str, ...]:
         _ran(lesson),
         _passing(own) if own else "",
         f"made {own.handed_in.astimezone():%d %b}" if own and own.handed_in else "",
-        f"{points(own.marks.got)} of {points(own.marks.full)}" if own and own.marks else "",
+        own.marks.words(" of ") if own and own.marks else "",
         f"{lesson.minutes / 60:.1f}" if lesson.minutes else "",
     )
 
