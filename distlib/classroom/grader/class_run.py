@@ -311,9 +311,8 @@ class _Grader:
     ) -> Record:
         notebook = nbformat.reads(text, as_version=4)
         remarks = autograded.prepare(notebook, timestamp)
-        self._book.record(record.student, timestamp, notebook)
+        marks = self._book.record(record.student, timestamp, notebook)
         autograded.publish()
-        marks = {cell: mark.auto for cell, mark in self._book.marks_of(record.student).items()}
         return replace(
             record,
             remarks=[*record.remarks, *remarks],

@@ -101,8 +101,8 @@ class MarksBook:
             for student in students:
                 gradebook.update_or_create_student(student)
 
-    def record(self, student: str, timestamp: datetime | None, notebook: NotebookNode) -> None:
-        """Put the marks of a notebook that has run into the gradebook.
+    def record(self, student: str, timestamp: datetime | None, notebook: NotebookNode) -> dict[str, float | None]:
+        """Put the marks of a notebook that has run into the gradebook. Returns what its tests have given, by test cell.
 
         Args:
             student: the student's name.
@@ -118,6 +118,8 @@ class MarksBook:
             for index, cell in enumerate(notebook.cells):
                 step.preprocess_cell(cell, {}, index)
             self._assign_penalty(gradebook, student)
+            noted = gradebook.find_submission_notebook(self._assignment, self._assignment, student)
+            return {grade.name: grade.auto_score for grade in noted.grades}
 
     def record_failure(self, student: str, timestamp: datetime | None) -> None:
         """Note that a submission could not be graded: no mark of an earlier one stays, all wait for the instructor.
@@ -151,15 +153,6 @@ class MarksBook:
         with self._transaction() as gradebook:
             notebooks = gradebook.notebook_submissions(self._assignment, self._assignment)
             return {notebook.student.id: _marks_in(notebook) for notebook in notebooks}
-
-    def marks_of(self, student: str) -> dict[str, Mark]:
-        """The marks of one student who has handed in. In a large class that is much less than those of everybody.
-
-        Raises:
-            GradebookError: it can't be read.
-        """
-        with self._transaction() as gradebook:
-            return _marks_in(gradebook.find_submission_notebook(self._assignment, self._assignment, student))
 
     def students(self) -> list[str]:
         """Everybody whom the gradebook knows.
