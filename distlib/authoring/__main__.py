@@ -48,7 +48,7 @@ def _slides(project: Project, options: argparse.Namespace) -> int:
     lessons = {path.stem.partition("_")[0]: path for path in sorted((project.root / "course").glob("[0-9]*.ipynb"))}
     if unknown := [name for name in options.lessons if name not in ("all", *lessons)]:
         raise AuthoringError(f"there is no lesson {unknown[0]}; there are {', '.join(lessons)}")
-    from distlib.authoring.slides import write_slides  # takes a kernel's client along
+    from distlib.authoring.slides.slides_page import write_slides  # takes a kernel's client along
     from distlib.authoring.stored_runs import StoredRuns
 
     runs = StoredRuns(project.root)

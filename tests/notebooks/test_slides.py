@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -12,11 +13,13 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from distlib.authoring import AuthoringError
 from distlib.authoring.__main__ import main
 from distlib.authoring.lesson_run import run_lesson
-from distlib.authoring.slides import slides_html, slides_of
+from distlib.authoring.slides.lesson_slides import slides_of
+from distlib.authoring.slides.slides_page import slides_html
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+LISTED = "## Two ways\n\nThere are two:\n\n| a | b |\n|---|---|\n| $x^2 < 3$ | d |\n\nSay more."
 TITLE = "# Rings\n\nAfter this lesson you will be able to\n\n- say one,\n- say two.\n\n**Time:** about 90 minutes."
-SHORT = "## In short\n\n- one,\n- two,\n- three,\n- four,\n- five."
+SHORT = "## In short\n\n- one,\n- two,\n- three,\n- four,\n- five,\n- six,\n- seven."
 
 
 def code(source: str, *outputs: NotebookNode, folded: bool = False) -> NotebookNode:
@@ -39,6 +42,7 @@ def a_lesson() -> NotebookNode:
         new_markdown_cell("Between the pictures."),
         code("draw_two()", picture(), folded=True),
         code("draw_three()", picture()),
+        new_markdown_cell(LISTED),
         new_markdown_cell(SHORT),
     ]
     return new_notebook(cells=cells, metadata={"kernelspec": {"name": "python3", "display_name": "p"}})
@@ -56,8 +60,10 @@ def test_each_cell_has_its_place_by_the_rule() -> None:
         ("notes", "Between the pictures."),
         ("subslide", "### The idea"),
         ("-", "draw_three()"),
-        ("slide", "## In short\n\n- one,\n\n- two,\n\n- three,\n\n- four,"),
-        ("subslide", "## In short\n\n- five."),
+        ("slide", "## Two ways\n\nThere are two:\n\n| a | b |\n|---|---|\n| $x^2 < 3$ | d |"),
+        ("notes", "Say more."),
+        ("slide", "## In short\n\n- one,\n\n- two,\n\n- three,"),
+        ("subslide", "## In short\n\n- four,\n\n- five,\n\n- six,\n\n- seven."),
     ]
 
 
@@ -66,7 +72,21 @@ def test_the_page_has_pictures_and_no_code() -> None:
     assert page.count(PIXEL) == 2 and 'alt="a ring"' in page
     for word in ("draw_one", "draw_three", "secret_module", "printed words", "nothing to see"):
         assert word not in page
-    assert "reveal/dist/reveal" in page and "unpkg.com" not in page and page.count("<aside") == 2
+    assert page.count("<aside") == 3
+
+
+def test_the_page_loads_reveal_and_nothing_else() -> None:
+    page = slides_html(slides_of(a_lesson()), reveal="reveal")
+    loaded = re.findall(r'(?:src|href)="([^"#]+)"|@import\s+(\S+)', page)
+    assert {one or other for one, other in loaded if not one.startswith("data:")} == {
+        "reveal/dist/reveal.css",
+        "reveal/dist/theme/white.css",
+        "reveal/dist/reveal.js",
+        "reveal/plugin/notes/notes.js",
+    }
+    assert "MathJax" not in page and "require(" not in page
+    assert "<msup><mi>x</mi><mn>2</mn></msup><mo>&lt;</mo>" in re.sub(r">\s+<", "><", page)
+    assert "unpkg.com/reveal.js" in slides_html(slides_of(a_lesson()))
 
 
 def test_a_lesson_is_run_once_for_its_slides(

@@ -131,7 +131,7 @@ def test_an_exercise_is_shown_as_students_get_it(path: Path) -> None:
 @pytest.fixture
 def to_mathml() -> Callable[..., str]:
     pytest.importorskip("docutils", reason="needs the extra `site`")
-    from distlib.authoring.site.mathml import to_mathml
+    from distlib.authoring.mathml import to_mathml
 
     return to_mathml
 

@@ -32,7 +32,7 @@ CONFIG = {
     "project": TITLE,
     "html_title": TITLE,
     "author": "The contributors of the course",
-    "extensions": ["myst_nb", "distlib.authoring.site.mathml"],
+    "extensions": ["myst_nb", "distlib.authoring.mathml"],
     "myst_enable_extensions": ["dollarmath", "colon_fence"],
     "myst_dmath_double_inline": True,
     "myst_heading_anchors": 3,
