@@ -55,7 +55,7 @@ DOUBLE = torch.float64
 # |---|---|---|---|
 # | data parallel, with or without ZeRO | dp | the batch | a batch can't grow for ever: lesson 06 |
 # | pipeline | pp | the list of layers | one stage per layer; the bubble grows with the stages: lesson 09 |
-# | tensor parallel | tp | every layer | all-reduces inside each layer: lesson 10 |
+# | tensor parallel | tp | every layer | a group larger than a node waits for slow links: lesson 10 |
 #
 # The largest models are trained on thousands of ranks, and no single way leads there. But the three do not exclude one
 # another. They cut different things. So one takes all three, each over a few ranks, and multiplies.
@@ -345,8 +345,8 @@ assert 100 < tp_to_dp and 30 < tp_to_pp, (tp_to_dp, tp_to_pp)
 
 # %% [markdown]
 # More than a hundred times as much along tp as along dp, and more than thirty times as much as along pp. And it can't
-# wait: the next layer needs the sum now,
-# while gradients have time until the end of the backward pass. You can guess what belongs on the fastest links.
+# wait: the next layer needs the sum now, while gradients have time until the end of the backward pass. You can guess
+# what belongs on the fastest links.
 #
 # **Try it.** How large must a mesh's dp be, and how small its batch, before dp sends more than tp? Divide the two
 # formulas, leave out what is small, and compare with runs of the cell above. Keep 256 ranks.
@@ -593,11 +593,18 @@ few_inside, few_across = (
 )
 assert few_across < 0.9 * few_inside, few_across / few_inside
 assert TOKENS // 8 < 3 * FEATURES  # so tp sends less than dp
+# dp 32 crosses nodes in either order, and tp 2 sends a sixth as much
+wide_inside, wide_across = (
+    sum(SimulatedWorld(64, nodes).run(play_step, sizes, TOKENS)[0].values())
+    for sizes in ({"dp": 32, "tp": 2}, {"tp": 2, "dp": 32})
+)
+assert TOKENS / (3 * FEATURES * 31) < 0.18 and wide_across > 1.1 * wide_inside
 
 # %% [markdown]
 # The same 64 ranks, the same bytes, and only the order of two words differs. Across the nodes tp takes more than ten
 # times as long, and dp less than a tenth. But tp has far more to send. With an eighth of the tokens it has less to send
-# than dp, and the other order is the faster one.
+# than dp, and the other order is the faster one. (That is so for groups that fit into a node. With dp 32 × tp 2 on
+# these nodes dp crosses in either order, and tp belongs inside though it sends a sixth as much.)
 #
 # **Try it.** How fast must the links between nodes be, so that the order costs less than 10 %?
 
@@ -693,6 +700,9 @@ grown = {key: last[key] - best[key] for key in ("computing", "tp", "dp")}
 assert grown["dp"] > 0 and max(grown, key=grown.get) == "dp"
 assert grown["computing"] < 0 and grown["tp"] < 0
 assert best["dp"] > 6 * best["computing"]
+slow_pair = Cluster(2, EIGHT, intra=INSIDE, inter=Link(30e-6, 1.25e9))
+of_pair = SimulatedWorld(16, slow_pair).run(play_step, {"dp": 2, "tp": EIGHT}, TOKENS)
+assert 1e3 * sum(of_pair[0].values()) > 1.4 * scaled[8]["step"]
 assert 5 < scaled[8]["step"] / best["step"] < 8
 
 # %% [markdown]
@@ -771,9 +781,9 @@ assert all(sent[8, 1, 1] > sent[sizes] for sizes in ((4, 2, 1), (2, 4, 1), (1, 8
 
 # %% [markdown]
 # No layer is cut. The states of Adam alone take 80 GB, and one GPU has no more than that in all; but ZeRO's stage 1
-# cuts them into eight parts, and that is enough. Data parallelism sends more than a pipeline would. But its messages
-# hide behind the backward pass, and it has no bubble. tp sends the most, and nothing hides that. Read the other lines,
-# too: the runner-up is a few percent slower. Often the choice is not between right and wrong.
+# cuts them into eight parts, and that is enough. With this batch data parallelism sends more than a pipeline would. But
+# its messages hide behind the backward pass, and it has no bubble. tp sends the most, and nothing hides that. Read the
+# other lines, too: the runner-up is a few percent slower. Often the choice is not between right and wrong.
 #
 # *Model FLOPs utilization* is which part of the devices' peak has become training: the operations that the model needs,
 # over the time, over the peak. What is computed twice counts once. Our devices reach half of their data sheet when they
@@ -803,12 +813,12 @@ device = Device(10e12, 80e9, overhead=10e-6)
 
 
 def play_all(cluster: Cluster) -> tuple[dict[ParallelLayout, float], float, float]:
-    """Layout → seconds as played; how far formulas are off; chosen over fastest."""
+    """Layout → seconds as played; the largest error of a formula; chosen over fastest."""
     played, apart = {}, 0.0
     for layout in all_layouts(little, cluster, 8):
         by_formula = predict_step(little, device, cluster, 8, layout).seconds
         played[layout] = simulate_step(little, device, cluster, 8, layout).seconds
-        apart = max(apart, abs(by_formula / played[layout] - 1))
+        apart = max(apart, by_formula / played[layout] - 1, key=abs)
     chosen = choose_strategy(little, device, cluster, 8).layout
     return played, apart, played[chosen] / min(played.values())
 
@@ -819,12 +829,12 @@ print(
     f"{len(by_play)} layouts; played, the chosen one is {behind:.3f} times the fastest"
 )
 print(f"and the slowest is {max(by_play.values()) / min(by_play.values()):.1f} times")
-print(guess_10.compare(round(100 * apart, 1)))
+print(guess_10.compare(round(100 * abs(apart), 1)))
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
 assert len(by_play) == 252
-assert apart < 0.04
+assert abs(apart) < 0.04
 assert behind < 1.001
 assert max(by_play.values()) > 2 * min(by_play.values())
 
@@ -837,24 +847,27 @@ worse = {
     "few bytes per second": Cluster(2, 2, NEAR, inter=Link(1e-4, 0.2e9)),
     "a long latency": Cluster(2, 2, NEAR, inter=Link(1e-3, 5e9)),
     "one link per node": Cluster(2, 2, NEAR, Link(10e-6, 5e9), shared_uplink=True),
+    "few bytes, one link": Cluster(2, 2, NEAR, Link(1e-4, 0.2e9), shared_uplink=True),
 }
 off = {}
 for name, cluster in worse.items():
     _, *off[name] = play_all(cluster)
-    print(f"{name:20} formulas up to {off[name][0]:3.0%} off, ", end="")
+    print(f"{name:20} the worst formula: {off[name][0]:+3.0%}, ", end="")
     print(f"the chosen one is {off[name][1]:.2f} times the fastest")
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
-assert 0.2 < max(each for each, _ in off.values()) < 0.24
+errors, behinds = zip(*off.values(), strict=True)
+assert -0.24 < errors[0] < -0.2 and -0.2 < errors[1] < -0.15 and 0.1 < errors[2] < 0.15
 assert 1.05 < off["a long latency"][1] < 1.1
-assert all(each > 0.1 for each, _ in off.values())
+assert -0.45 < errors[3] < -0.4 and 1.2 < behinds[3] < 1.24
 
 # %% [markdown]
-# So formulas can be a quarter off, and a choice 10 % slower than the best. The tests of this course look for a better
-# layout in the same way, for four models on seven clusters: none is more than 5 % faster than the chosen one. (The
-# simulator leaves out the same things as the formulas: cables that drop packets, kernels that are slower in small
-# pieces, other people's jobs.)
+# So formulas can be a quarter off, and a choice 10 % slower than the best. With links that are slow *and* shared by a
+# node it is more than 40 %, and more than 20 %. Where links are slow, the worst formula said too little. The tests of
+# this course look for a better layout in the same way, for four models on seven clusters: none is more than 5 % faster
+# than the chosen one. (The simulator leaves out the same things as the formulas: cables that drop packets, kernels that
+# are slower in small pieces, other people's jobs.)
 #
 # ## Five clusters
 #
@@ -938,6 +951,14 @@ for axis, most in (("pp", 1.19), ("tp", 1.08)):
 for batch_size in (64, 128):
     layout = choose_strategy(BILLIONS, GPU, clusters["fast cluster"], batch_size).layout
     assert (layout.dp, layout.pp, layout.tp) == (8, 1, 8)
+many = choose_strategy(BILLIONS, GPU, clusters["slow cluster"], 4096).layout
+assert (many.dp, many.pp, many.tp) == (8, 2, 4) and many.axes[0] == "dp"
+few_in_box = choose_strategy(BILLIONS, GPU, clusters["one box"], 8).layout
+assert (few_in_box.dp, few_in_box.tp) == (8, 1)
+newer = Device(peak=989e12, memory=80e9, reached=0.55)
+on_newer = choose_strategy(BILLIONS, newer, clusters["fast cluster"], 512).layout
+assert on_newer.pp > 1 and on_newer.tp > 1
+assert (fast_layout.stage, fast_layout.microbatches) == (3, 2)
 half_links = Cluster(8, 8, INSIDE, Link(5e-6, 12.5e9))
 assert choose_strategy(BILLIONS, GPU, half_links, 512).layout.tp == 4
 half_memory = Device(peak=312e12, memory=40e9, reached=0.5)
@@ -949,11 +970,14 @@ assert choose_strategy(BILLIONS, half_memory, fast_cluster, 512).layout.tp == 4
 #   and positions count as parameters, but are in no product of matrices.
 # - **One box**: data parallelism with ZeRO. Cutting layers would be a little slower. With 64 sequences instead of the
 #   256 above it now takes stage 3 and larger microbatches: the margins are small.
-# - **Slow cluster**: few bytes may go between nodes. A pipeline sends the fewest: activations at its boundaries. tp
-#   stays inside the nodes, and dp is small. Without a pipeline a step would take 18 % longer, without tp 8 %.
-# - **Fast cluster**: data parallelism again, with all of ZeRO. What it sends is as large as the model, and hides behind
-#   computing. That needs enough to compute: with one or two sequences per rank it is dp 8 × tp 8. With half the
-#   bandwidth between nodes, or half the memory, layers are cut as well.
+# - **Slow cluster**: few bytes may go between nodes. With this batch a pipeline sends the fewest: activations at its
+#   boundaries. tp stays inside the nodes, and dp is small. Without a pipeline a step would take 18 % longer, without tp
+#   8 %. But activations grow with the batch, and gradients do not: with eight times as many sequences it is dp 8 that
+#   goes between the nodes, with pp 2 × tp 4 inside.
+# - **Fast cluster**: data parallelism again, with all of ZeRO. A rank sends six times the model in a step, three
+#   messages for each of two microbatches, and nearly all of it hides behind computing. That needs enough to compute:
+#   with one or two sequences per rank it is dp 8 × tp 8. With half the bandwidth between nodes, half the memory, or
+#   GPUs three times as fast, layers are cut as well.
 # - **Unequal machines**: one node of eight is half as fast, and the whole step takes nearly twice as long. All wait for
 #   the slowest in each step, as long as every rank has as much to do. (The game's last level gives the slow ones less.)
 #
@@ -1020,10 +1044,33 @@ recomputed = as_published.seconds - nothing_again.seconds
 assert 0.6 < recomputed / (as_published.seconds - picked.best.seconds) < 0.7
 by_formula = [
     predict_step(r.shape, r.device, r.cluster, r.batch, r.layout).seconds / measured(r)
-    for r in (small_run, large_run, llama)
+    for r in (*MEGATRON, *LLAMA)
 ]
-for found, wanted in zip(by_formula, (0.72, 0.84, 1.33), strict=True):
+print("formula over measured:", [f"{found:.2f}" for found in by_formula])
+for found, wanted in zip(
+    (*by_formula[:4:3], *by_formula[10:]), (0.72, 0.84, 1.33, 1.68), strict=True
+):
     assert abs(found - wanted) < 0.01, by_formula
+assert len(MEGATRON) == 10 and 0.71 < min(by_formula) and max(by_formula[:10]) < 1.01
+longest = LLAMA[1]
+at_most = predict_step(
+    longest.shape, longest.device, longest.cluster, longest.batch, longest.layout
+)
+assert 0.46 < at_most.parts["bubble"] / at_most.seconds < 0.48
+again = as_published.parts["tp"] - nothing_again.parts["tp"]
+assert 0.2 < again / recomputed < 0.26
+weaker = replace(
+    large_run.cluster,
+    inter=replace(
+        large_run.cluster.inter, bandwidth=0.8 * large_run.cluster.inter.bandwidth
+    ),
+)
+assert (
+    choose_strategy(
+        large_run.shape, large_run.device, weaker, large_run.batch
+    ).layout.tp
+    > 1
+)
 assert 0.3 < theirs.parts["bubble"] / theirs.seconds < 0.33
 assert choice.layout.tp == 8 == llama.layout.tp
 lacking = (theirs.nbytes - llama.device.memory) / 1e9
@@ -1031,22 +1078,24 @@ assert 62 < lacking < 64 and choice.layout.recompute == "full", lacking
 assert choice.best.seconds > theirs.seconds
 
 # %% [markdown]
-# First the formulas themselves. For the published layouts they say 28 % and 16 % less than was measured with
-# Megatron-LM, and a third more than with Llama 3. They know one stage per rank: Llama 3 has several, and a smaller
-# bubble, which is 31 % of what they say. So read a difference of some tens of percent with care.
+# First the formulas themselves. For the ten layouts that are published for Megatron-LM they say between 28 % less than
+# was measured, for the smallest model, and just as much, for the largest. For the two of Llama 3 they say a third and
+# two thirds more. They know one stage per rank: Llama 3 has several, and a smaller bubble, which is 31 % and 47 % of
+# what they say. So read a difference of some tens of percent with care.
 #
 # Three rows, three lessons.
 #
-# - **The smallest Megatron model**: the same sizes. The paper recomputes whole layers; to recompute only the scores of
-#   attention was found a year later, and is faster.
+# - **The smallest Megatron model**: the same sizes. The paper recomputes whole layers; recomputing only the scores of
+#   attention was proposed a year later, and is faster.
 # - **18 billion parameters**: the paper cuts every layer over the 8 ranks of a node. Our formulas take ZeRO 3 without
-#   any cut. Two thirds of the difference is recomputation, as in the first row: by our formulas their layout would fit
-#   with nothing recomputed. The rest is the cut. Megatron-LM had no ZeRO 3 in 2021. The paper compares itself with
-#   DeepSpeed's, and finds that slower, the more so on more GPUs, because of messages between nodes. Our formulas
-#   believe that all of them can be hidden, over links that reach their data sheet.
+#   any cut. Without recomputation two thirds of the difference would go, as in the first row: by our formulas their
+#   layout would fit with nothing recomputed. (A quarter of that are messages of tp, which are sent again.) The rest is
+#   the cut. Megatron-LM had no ZeRO 3 in 2021. The paper compares itself with DeepSpeed's, and finds that slower, the
+#   more so on more GPUs, because of messages between nodes. Our formulas believe that nearly all of these can be hidden
+#   where no layer is cut, over links that reach their data sheet. Where links reach 80 % of it, they cut layers, too.
 # - **Llama 3**: tp 8, as published. But by our formulas its layout lacks 63 GB, even if the scores of the attention are
 #   computed again, as a fused kernel does. Our parallel layers keep their whole inputs on each rank of tp; others
-# gather them again. And the paper frees tensors of its pipeline early. So ours computes whole layers again, and is
+#   gather them again. And the paper frees tensors of its pipeline early. So ours computes whole layers again, and is
 # slower.
 #
 # So a choice is as good as the model of the hardware behind it. Where yours differs, change the formula, and not the
@@ -1217,27 +1266,33 @@ assert "_StridedShard(dim=0, sf=2), Shard(dim=0)" in by_torch[0][2]
 #
 # - A mesh gives each rank coordinates. A group along an axis is the ranks whose other coordinates are equal. The last
 #   axis varies fastest, so its groups are neighbors.
-# - A step along dp, pp and tp gives the numbers of one process, to rounding, if the loss is a mean, all replicas have
-#   equally many samples, and layers do not depend on the rest of the batch, as BatchNorm would.
-# - tp sends with each token and each layer, dp with each parameter once per step, pp only at the stages' boundaries.
-#   With $T$ tokens per step tp sends about $T(tp - 1) / (3h(dp - 1))$ times as much as dp: tokens and sizes decide.
-# - So tp belongs on the fastest links as long as tp sends more than dp does. On our 64 ranks, with links twelve times
-#   as fast inside a node, the other order took more than twice as long. With an eighth of our tokens the other order
-#   was faster. Where all links are equally fast, the order does not matter.
+# - A step along dp, pp and tp gives the numbers of one process, in float64 to rounding, if the loss is a mean over
+#   equally many tokens in every microbatch (padding makes them fewer), all replicas have equally many samples, and
+#   layers do not depend on the rest of the batch, as BatchNorm would.
+# - tp sends with each token and each layer, dp at stages 0 and 1 with each parameter once per step, pp only at the
+#   stages' boundaries. In a deep model whose MLP is four times as wide, tp sends about $T(tp - 1) / (3h(dp - 1))$ times
+#   as much as dp, with $T$ tokens per step; with few layers or a large vocabulary down to half of that.
+# - If the groups of both fit into a node, and bytes cost more than latency, the axis that sends more belongs inside. On
+#   our 64 ranks, with links twelve times as fast inside a node, the other order took more than twice as long. With an
+#   eighth of our tokens the other order was faster. If dp crosses nodes in any case, tp belongs inside. Where all links
+#   have the same bandwidth and latency, and none is shared, the order does not matter.
 # - A norm over a mesh counts each number once: copies along tp, shared weights of stages, and replicas are there more
 #   than once.
 # - With $m$ microbatches our ZeRO sends 1, 1, $(m+1)/2$ and $3m/2$ times as much as plain averages, at stages 0 to 3,
 #   since it keeps nothing whole between microbatches.
-# - With a batch of fixed size, more replicas help until their all-reduce takes over. In a ring its latency grows with
-#   their number, and a curve that has flattened turns. With fewer rounds it still fell at 512.
+# - With a batch of fixed size, more replicas help as long as a doubling saves more of computing and tp than it adds to
+#   dp. On our links that was up to 256 ranks: then the latency of a ring took over. With fewer rounds the curve still
+#   fell at 512. On links of 1.25 GB/s already the second replica made the step slower.
 # - `choose_strategy` takes the fastest layout that fits, by formulas that here agreed with our simulator within 4 %.
-#   With slow or shared links between nodes they were up to 24 % off, and once the choice was 10 % slower than the best.
-# - On fast links, with eight sequences per rank, it was data parallelism with ZeRO. With one or two per rank it was
-#   dp 8 × tp 8: too little computing to hide gradients behind. On slow links between nodes it was a pipeline across
-#   nodes with tp inside.
+#   With slow or shared links between nodes they were up to 24 % off, and once the choice was 10 % slower than the best;
+#   with slow and shared ones more than 40 %, and more than 20 %.
+# - On our fast cluster, with eight sequences per rank, it was data parallelism with ZeRO. With one or two per rank it
+#   was dp 8 × tp 8: too little computing to hide dp's messages behind. With slow links between nodes it was a pipeline
+#   across nodes with tp inside, and with eight times as many sequences dp across.
 # - One slow node slows down all that get equal parts. A cluster without it can be faster.
-# - Formulas know what they were told. Ours keep whole inputs, hide messages perfectly, and reach the data sheet's
-#   bandwidth. Published layouts differ where that is wrong.
+# - Formulas know what they were told. Ours keep whole inputs, and have links that reach the data sheet. Where nothing
+#   is cut they hide dp's messages behind computing; where layers are cut they hide nearly nothing, as a rank has one
+#   port. Published layouts differ where that is wrong, and recompute more.
 #
 # ## Now you
 #
