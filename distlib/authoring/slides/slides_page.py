@@ -43,20 +43,20 @@ def slides_html(slides: NotebookNode, reveal: str = "") -> str:
     config.SlidesExporter.reveal_theme = "white"  # others load their fonts from elsewhere
     if reveal:
         config.SlidesExporter.reveal_url_prefix = reveal
-    page, _ = _Page(config=config, raw_template=_PAGE.read_text(encoding="utf-8")).from_notebook_node(slides)
+    page, _ = _SlidesPage(config=config, raw_template=_PAGE.read_text(encoding="utf-8")).from_notebook_node(slides)
     return str(page)
 
 
-class _Page(SlidesExporter):
+class _SlidesPage(SlidesExporter):
     """nbconvert's exporter, whose formulas need no script."""
 
     def default_filters(self) -> Any:
-        """With Markdown as `_Texts` writes it."""
+        """With Markdown as `_WithMathML` writes it."""
         yield from super().default_filters()
-        yield "markdown2html", lambda text: MarkdownWithMath(renderer=_Texts(escape=False)).render(text)
+        yield "markdown2html", lambda text: MarkdownWithMath(renderer=_WithMathML(escape=False)).render(text)
 
 
-class _Texts(IPythonRenderer):
+class _WithMathML(IPythonRenderer):
     """Markdown to HTML, with formulas as MathML."""
 
     def inline_math(self, body: str) -> str:
