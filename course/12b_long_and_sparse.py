@@ -884,8 +884,7 @@ def train(
 ) -> tuple[list[int], int, float]:
     """Rows of each of this rank's experts and rows dropped, in the last 20 steps; accuracy.
 
-    frozen: "router" or "experts", which do not learn.
-    balanced: for how many steps there is the auxiliary loss.
+    `frozen`, "router" or "experts", does not learn; the loss ends after `balanced` steps.
     """
     model = Classifier(comm, seed, factor)
     fixed = set(getattr(model.mixture, frozen).parameters()) if frozen else set()
