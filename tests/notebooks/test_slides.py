@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -14,12 +15,19 @@ from distlib.authoring import AuthoringError
 from distlib.authoring.__main__ import main
 from distlib.authoring.lesson_run import run_lesson
 from distlib.authoring.slides.lesson_slides import slides_of
-from distlib.authoring.slides.slides_page import slides_html
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 LISTED = "## Two ways\n\nThere are two:\n\n| a | b |\n|---|---|\n| $x^2 < 3$ | d |\n\nSay more."
 TITLE = "# Rings\n\nAfter this lesson you will be able to\n\n- say one,\n- say two.\n\n**Time:** about 90 minutes."
 SHORT = "## In short\n\n- one,\n- two,\n- three,\n- four,\n- five,\n- six,\n- seven."
+
+
+@pytest.fixture
+def slides_html() -> Callable[..., str]:
+    pytest.importorskip("docutils", reason="needs the extra `site`, for formulas")
+    from distlib.authoring.slides.slides_page import slides_html
+
+    return slides_html
 
 
 def code(source: str, *outputs: NotebookNode, folded: bool = False) -> NotebookNode:
@@ -67,7 +75,7 @@ def test_each_cell_has_its_place_by_the_rule() -> None:
     ]
 
 
-def test_the_page_has_pictures_and_no_code() -> None:
+def test_the_page_has_pictures_and_no_code(slides_html: Callable[..., str]) -> None:
     page = slides_html(slides_of(a_lesson()), reveal="reveal")
     assert page.count(PIXEL) == 2 and 'alt="a ring"' in page
     for word in ("draw_one", "draw_three", "secret_module", "printed words", "nothing to see"):
@@ -75,7 +83,7 @@ def test_the_page_has_pictures_and_no_code() -> None:
     assert page.count("<aside") == 3
 
 
-def test_the_page_loads_reveal_and_nothing_else() -> None:
+def test_the_page_loads_reveal_and_nothing_else(slides_html: Callable[..., str]) -> None:
     page = slides_html(slides_of(a_lesson()), reveal="reveal")
     loaded = re.findall(r'(?:src|href)="([^"#]+)"|@import\s+(\S+)', page)
     assert {one or other for one, other in loaded if not one.startswith("data:")} == {
@@ -89,6 +97,7 @@ def test_the_page_loads_reveal_and_nothing_else() -> None:
     assert "unpkg.com/reveal.js" in slides_html(slides_of(a_lesson()))
 
 
+@pytest.mark.usefixtures("slides_html")
 def test_a_lesson_is_run_once_for_its_slides(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
