@@ -372,18 +372,3 @@ def test_the_threads_of_torchs_group_end_with_the_run(worlds) -> None:
 def test_torch_distributed_needs_a_communicator_of_a_world() -> None:
     with pytest.raises(ValueError, match="World"), torch_distributed("comm"):  # type: ignore[arg-type]
         pass
-
-
-@pytest.mark.gpu(2)
-def test_nccl_moves_what_gloo_moves() -> None:
-    from distlib import World
-
-    def on_gpus(comm: Communicator, length: int) -> bool:
-        incoming = torch.zeros(length, device=comm.device)
-        outgoing = torch.full((length,), float(comm.rank), device=comm.device)
-        comm.exchange(outgoing, 1 - comm.rank, incoming, 1 - comm.rank)
-        return bool((incoming == 1 - comm.rank).all())
-
-    with World(2, backend="nccl") as world:
-        for length in (0, 3, LARGE):
-            assert world.run(on_gpus, length, timeout=100) == [True, True]

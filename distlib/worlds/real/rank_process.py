@@ -32,6 +32,7 @@ from distlib.worlds.diagnosis import Failure
 from distlib.worlds.exception_text import stack_of, text_of, whole_text_of
 from distlib.worlds.native_stack import write_stack_on_signal
 from distlib.worlds.real import own_modules, shared_memory
+from distlib.worlds.real.cards import cards_here, take_card
 from distlib.worlds.real.endpoint import Endpoint, Group, Stopped
 from distlib.worlds.real.mailbox import SocketMailbox
 from distlib.worlds.real.notebook_state import News, apply_settings, apply_variables
@@ -79,7 +80,9 @@ def _make_endpoint(settings: RankSettings, inbox: socket.socket) -> Endpoint:
     board = StatusBoard(os.path.join(directory, "board"), world_size)
     mailbox = SocketMailbox(inbox, directory, rank, world_size, board)
     open_store = file_stores(directory)
-    device = torch.device("cuda", rank) if settings.backend == "nccl" else torch.device("cpu")
+    device = torch.device("cpu")
+    if settings.backend == "nccl":
+        device = take_card(rank % cards_here(), rank, shared=cards_here() < world_size)
     transports: dict[str, Transport] = {}
     shares_memory = settings.backend == "shared_memory"
     if shares_memory:

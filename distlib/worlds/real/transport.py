@@ -5,9 +5,10 @@ Small ones travel inside a control message (`mailbox`).
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -57,16 +58,35 @@ class GlooTransport(Transport):
         return wait if tensor.is_contiguous() else lambda: (wait(), tensor.detach().copy_(landing))
 
 
+@contextlib.contextmanager
+def _without_words() -> Iterator[None]:
+    """What is written to stderr in this block, also by C++, is dropped."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
 class NcclTransport(Transport):
-    """Tensors on GPUs, one GPU per rank.
+    """Tensors on GPUs.
 
     NCCL has no tags and works off a pair of ranks in the order of calls. Therefore each direction has a group of its
     own: what goes up to a higher rank can never wait behind what comes down, and within a direction both sides start
     messages in the order in which they were taken.
+
+    Within a group torch makes a communicator of NCCL's for each pair, at the pair's first message, and the call waits
+    until the other rank makes it, too. Ranks that each wait for another neighbour would wait for ever. So all pairs
+    meet here, step by step: in step s, rank r meets rank r XOR s.
+
+    Args:
+        device: this rank's GPU; see cards.
     """
 
     def __init__(self, open_store: OpenStore, rank: int, world_size: int, device: torch.device) -> None:
-        torch.cuda.set_device(device)
         self._rank, self._device = rank, device
         self._up, self._down = (
             _c10d.ProcessGroupNCCL(
@@ -77,6 +97,19 @@ class NcclTransport(Transport):
             )
             for name in ("up", "down")
         )
+        with _without_words():  # torch warns that it makes a communicator for each pair
+            for step in range(1, 1 << (world_size - 1).bit_length()):
+                if rank ^ step < world_size:
+                    self._meet(rank ^ step)
+
+    def _meet(self, peer: int) -> None:
+        nothing, something = (torch.zeros(1, device=self._device) for _ in range(2))
+        if peer > self._rank:
+            self.send(nothing, peer, 0)()
+            self.receive(something, peer, 0)()
+        else:
+            self.receive(something, peer, 0)()
+            self.send(nothing, peer, 0)()
 
     def send(self, tensor: torch.Tensor, peer: int, sequence: int) -> Wait:
         group = self._up if peer > self._rank else self._down

@@ -17,8 +17,6 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-import torch
-
 from distlib.arguments import check_callable, check_integer, check_timeout
 from distlib.network import Cluster, Link
 from distlib.trace import Trace
@@ -26,6 +24,7 @@ from distlib.worlds import pickling
 from distlib.worlds.deaths import check_deaths
 from distlib.worlds.diagnosis import RankError
 from distlib.worlds.real import forkserver
+from distlib.worlds.real.cards import cards_here
 from distlib.worlds.real.notebook_state import NotebookState
 from distlib.worlds.real.output_relay import OnOutput, print_output
 from distlib.worlds.real.rank_pool import RankPool
@@ -57,9 +56,9 @@ class World:
     Args:
         world_size: how many ranks, at least 1. There may be more than the machine has cores.
         backend: how large tensors travel: "shared_memory" (CPU; see the module of that name), "gloo" (CPU; TCP within
-            the machine), "nccl" (a GPU for each rank), "files" (CPU; see tensor_files), or None for NCCL if there are
-            enough GPUs, else shared memory where the system allows it, else gloo, or files if there are `deaths`. As an
-            attribute it says which is used.
+            the machine), "nccl" (GPUs; ranks share them if there are fewer, which is slow), "files" (CPU; see
+            tensor_files), or None for NCCL if there is a GPU for each rank, else shared memory where the system allows
+            it, else gloo, or files if there are `deaths`. As an attribute it says which is used.
         network: messages take as long as on these links, on the real clock: a `Link` that each rank has to the others,
             or a `Cluster` of as many ranks. None: as fast as the machine goes. See `pacing`.
         record: whether to keep a `trace` of the messages.
@@ -90,7 +89,7 @@ class World:
     The ranks start at the first `run`. They end with the world, with the kernel, or with `close`.
 
     Raises:
-        ValueError: a world size that is not a number of at least 1, an unknown backend, too few GPUs for NCCL, a
+        ValueError: a world size that is not a number of at least 1, an unknown backend, no GPU for NCCL, a
             network that is not a link or is a cluster of another size, deaths that are not a mapping from ranks of the
             world to times of at least 0, or deaths with "gloo" or "nccl".
         NoSharedMemory: from the first `run`; "shared_memory" was asked for, and the system does not allow it.
@@ -249,7 +248,7 @@ def _check_network(network: Link | Cluster | None, world_size: int) -> Cluster |
 
 
 def _choose_backend(backend: str | None, world_size: int, survives: bool) -> str:
-    gpus = torch.cuda.device_count() if torch.distributed.is_nccl_available() else 0
+    gpus = cards_here()
     if backend is None:
         return "nccl" if gpus >= world_size > 1 and not survives else "shared_memory"
     if not isinstance(backend, str) or backend not in BACKENDS:
@@ -259,9 +258,9 @@ def _choose_backend(backend: str | None, world_size: int, survives: bool) -> str
             f"expected one of the backends {', '.join(SURVIVING)} for a world with deaths, got {backend!r}: "
             f"use World({world_size}, deaths=…), which chooses one"
         )
-    if backend == "nccl" and gpus < world_size:
+    if backend == "nccl" and not gpus:
         raise ValueError(
-            f'the backend "nccl" needs a GPU for each rank: {world_size} ranks, {gpus} GPUs that NCCL can use. '
+            'the backend "nccl" needs a GPU, and NCCL can use none on this machine. '
             f"Use World({world_size}), which works on the CPU."
         )
     return backend
