@@ -20,7 +20,7 @@ def launch_script(options: argparse.Namespace) -> int:
     """Run it. Returns the exit status: 0, 1 if the run has failed, 2 if the ranks could not start, 75 (REQUEUE) if
     the function has stopped early, and wants to go on in another job, 141 if nobody reads its output any more.
 
-    options: target, arguments, ranks, elastic, silence, rendezvous, patience; see `distlib launch --help`.
+    options: target, arguments, ranks, elastic, silence, rendezvous, patience, backend; see `distlib launch --help`.
     """
     try:
         target = read_target(options.target, options.arguments)
@@ -31,7 +31,8 @@ def launch_script(options: argparse.Namespace) -> int:
         silence = options.silence if options.elastic else None
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(line_buffering=True)  # each line as it comes, also into `| tee`
-        return launch(target, placement, Options(ranks, fewest, silence, options.rendezvous, options.patience))
+        meeting = (options.rendezvous, options.patience, options.backend)
+        return launch(target, placement, Options(ranks, fewest, silence, *meeting))
     except LaunchError as error:
         say(f"distlib launch: {error}", sys.stderr)
         return 2

@@ -60,18 +60,21 @@ class Head:
         placement: of rank 0, or of another process on this machine.
         rendezvous: where the ranks learn how to reach it.
         shows: whether the supervisor is to show what ranks print; else they do so themselves.
+        backend: "gloo" or "nccl"; None for NCCL if each rank has a GPU of its own, else gloo.
 
     Attributes:
         hellos: what each rank has said of itself, by rank.
         outputs: what ranks print: rank, "stdout" or "stderr", file descriptor to read.
     """
 
-    def __init__(self, placement: Placement, rendezvous: Rendezvous, shows: bool = False) -> None:
+    def __init__(
+        self, placement: Placement, rendezvous: Rendezvous, shows: bool = False, backend: str | None = "gloo"
+    ) -> None:
         self.world_size = placement.world_size
         self.outputs: list[tuple[int, str, int]] = []
         self.hellos: dict[int, Hello] = {}
         self.commands: list[Connection] = []
-        self._placement, self._rendezvous, self._shows = placement, rendezvous, shows
+        self._placement, self._rendezvous, self._shows, self._backend = placement, rendezvous, shows, backend
         self._printed: dict[tuple[int, bytes], int] = {}  # by rank and stream: the pipe to write to
         self._key, self._token = secrets.token_bytes(32), secrets.token_hex(8)
         self._ranks: dict[int, Connection] = {}
@@ -110,9 +113,22 @@ class Head:
                 if time.monotonic() >= give_up or not wanted():
                     raise LaunchError(self._who_is_missing(patience))
                 self._admit(listener)
+        backend, shared = self._choose_backend()
         for rank, connection in self._ranks.items():
-            connection.send_bytes(pickle.dumps(Welcome(self._host_of(rank), self._token, self._shows)))
+            welcome = Welcome(self._host_of(rank), self._token, self._shows, backend, shared)
+            connection.send_bytes(pickle.dumps(welcome))
         self._start_threads()
+
+    def _choose_backend(self) -> tuple[str, bool]:
+        """The backend, and whether ranks share GPUs. Raises LaunchError: NCCL was asked for, and a rank has no GPU."""
+        cards = [self.hellos[rank].card for rank in range(self.world_size)]
+        shared = len(set(cards)) < self.world_size
+        if self._backend is None:
+            return "nccl" if None not in cards and not shared and self.world_size > 1 else "gloo", False
+        if self._backend == "nccl" and None in cards:
+            without = self.describe(cards.index(None))
+            raise LaunchError(f"{without} has no GPU that NCCL can use: leave out --backend, or say --backend gloo.")
+        return self._backend, shared
 
     def _publish(self, port: int, one_machine: bool) -> None:
         hosts = [_LOOPBACK] if one_machine else [*own_addresses(), _LOOPBACK]

@@ -32,13 +32,20 @@ _HANDSHAKE = 10  # seconds for each step of it
 
 @dataclass(frozen=True)
 class Hello:
-    """What a rank says of itself when it has reached the head."""
+    """What a rank says of itself when it has reached the head.
+
+    Attributes:
+        rank, world_size, node, node_name: see `Placement`.
+        pid: of its process.
+        card: the identity of the GPU that it would take; None if it has none.
+    """
 
     rank: int
     world_size: int
     node: int
     node_name: str
     pid: int
+    card: str | None = None
 
 
 @dataclass(frozen=True)
@@ -49,11 +56,15 @@ class Welcome:
         host: the address of the rank's machine, for the other ranks.
         token: a name that no other start has, for stores.
         shows: whether the head shows what ranks print; else they do so themselves.
+        backend: "gloo" or "nccl".
+        cards_are_shared: whether some ranks have the same GPU.
     """
 
     host: str
     token: str
     shows: bool
+    backend: str = "gloo"
+    cards_are_shared: bool = False
 
 
 def call(host: str, port: int, key: bytes, patience: float) -> Connection:

@@ -30,10 +30,11 @@ from distlib.launch.link import RankConnection
 from distlib.launch.notice import SIGNALS, give_notice, of_this_process
 from distlib.launch.rendezvous import Rendezvous
 from distlib.worlds.diagnosis import Failure
+from distlib.worlds.real.cards import cards_here, identity_of, take_card
 from distlib.worlds.real.endpoint import Endpoint
 from distlib.worlds.real.output_relay import mark_lines
 from distlib.worlds.real.rank_process import STOP_SIGNAL, RankProcess
-from distlib.worlds.real.transport import GlooTransport, OpenStore, Transport
+from distlib.worlds.real.transport import GlooTransport, NcclTransport, OpenStore, Transport
 
 _STARTS_RANKS = True  # see worlds.call_site
 
@@ -112,16 +113,22 @@ def _call(head: dict[str, Any], placement: Placement) -> Connection | None:
 
 
 def _hello(placement: Placement) -> Hello:
-    return Hello(placement.rank, placement.world_size, placement.node, placement.node_name, os.getpid())
+    card = identity_of(placement.local_rank % cards_here()) if cards_here() else None
+    return Hello(placement.rank, placement.world_size, placement.node, placement.node_name, os.getpid(), card)
 
 
 def _make_endpoint(placement: Placement, link: RankConnection, rendezvous: Rendezvous, welcome: Welcome) -> Endpoint:
     open_store: OpenStore = lambda name, size: rendezvous.open_store(f"{welcome.token}-{name}", size)  # noqa: E731
+    rank, world_size, device = placement.rank, placement.world_size, torch.device("cpu")
+    if welcome.backend == "nccl":
+        device = take_card(placement.local_rank % cards_here(), rank, welcome.cards_are_shared)
     transports: dict[str, Transport] = {}
-    if placement.world_size > 1:
+    if world_size > 1:
         os.environ["GLOO_SOCKET_IFNAME"] = _interface_of(welcome.host)  # for torch's own process groups
-        transports["cpu"] = GlooTransport(open_store, placement.rank, placement.world_size, welcome.host)
-    return Endpoint(placement.rank, link.mailbox, link, "", open_store, transports, torch.device("cpu"))
+        transports["cpu"] = GlooTransport(open_store, rank, world_size, welcome.host)
+        if welcome.backend == "nccl":
+            transports["cuda"] = NcclTransport(open_store, rank, world_size, device)
+    return Endpoint(rank, link.mailbox, link, "", open_store, transports, device)
 
 
 def _interface_of(host: str) -> str:

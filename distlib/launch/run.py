@@ -42,6 +42,7 @@ class Options:
         silence: seconds; see `elastic`.
         directory: where processes that srun has started meet; None for one in the home.
         patience: seconds for all of them to come.
+        backend: "gloo" or "nccl"; None for NCCL if each rank has a GPU of its own, else gloo.
     """
 
     ranks: int | None = None
@@ -49,6 +50,7 @@ class Options:
     silence: float | None = None
     directory: Path | None = None
     patience: float = 120.0
+    backend: str | None = None
 
 
 def launch(target: Target, placement: Placement | None, options: Options) -> int:
@@ -96,6 +98,8 @@ def _leave(status: int) -> NoReturn:
 def _run_here(target: Target, options: Options) -> int:
     if options.ranks is None:
         raise LaunchError("on how many ranks? Say distlib launch --ranks 4 …, or start it by torchrun or srun.")
+    if options.backend is not None:
+        raise LaunchError("--backend is for what torchrun or srun has started: leave it out.")
     fewest = options.fewest or options.ranks
     with passed_on_by_file() as notice:
         try:
@@ -152,7 +156,7 @@ def _be_head(placement: Placement, target: Target, options: Options, parent: int
         signal.signal(number, signal.SIG_IGN)
     try:
         rendezvous = _rendezvous(placement, options)
-        with Head(placement, rendezvous) as head:
+        with Head(placement, rendezvous, backend=options.backend) as head:
             head.gather(options.patience, wanted=lambda: os.getppid() == parent)
             status = _watch(head, target)
             head.dismiss(status)

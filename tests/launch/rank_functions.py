@@ -26,6 +26,14 @@ def add_up(comm: Communicator, *lengths: int, algorithm: str = "ring") -> None:
     print(sums)
 
 
+def add_up_on_device(comm: Communicator) -> None:
+    """All-reduces a small and a large tensor where the rank's tensors belong."""
+    sums = [torch.full((length,), comm.rank + 1.0, device=comm.device) for length in (5, 50_000)]
+    for tensor in sums:
+        all_reduce(comm, tensor)
+    print(comm.device.type, [float(tensor.mean()) for tensor in sums])
+
+
 def show(comm: Communicator, *args: object, **kwargs: object) -> None:
     """Prints what it was called with, in two pieces that are one line."""
     sys.stdout.write(f"rank {comm.rank} of {comm.world_size}: ")

@@ -61,6 +61,18 @@ def test_two_torchruns_are_two_nodes() -> None:
     assert [node.returncode for node in nodes] == [0, 0]
 
 
+@pytest.mark.gpu(1)
+@pytest.mark.parametrize(("backend", "device"), [("nccl", "cuda"), ("gloo", "cpu")])
+def test_ranks_under_torchrun_have_cards(backend: str, device: str) -> None:
+    done = run(
+        *("-m", "torch.distributed.run", "--nproc-per-node", "2", "--local-addr", "127.0.0.1"),
+        *("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"),
+        *(*COMMAND, "--backend", backend, f"{SCRIPT}:add_up_on_device"),
+    )
+    assert sorted(done.stdout.splitlines()) == [f"[rank {rank}] {device} [3.0, 3.0]" for rank in range(2)], done.stderr
+    assert done.returncode == 0
+
+
 @pytest.mark.slow
 def test_torchrun_names_a_killed_rank() -> None:
     done = run(

@@ -70,6 +70,39 @@ def test_a_stranger_does_not_disturb_the_head(rendezvous: FileRendezvous) -> Non
     assert rendezvous.look() is None
 
 
+@pytest.mark.parametrize(
+    ("asked", "cards", "backend", "shared"),
+    [
+        (None, ["a", "b"], "nccl", False),
+        (None, ["a", "a"], "gloo", False),
+        (None, ["a", None], "gloo", False),
+        (None, ["a"], "gloo", False),
+        ("gloo", ["a", "b"], "gloo", False),
+        ("nccl", ["a", "b"], "nccl", False),
+        ("nccl", ["a", "a"], "nccl", True),
+    ],
+)
+def test_nccl_is_for_ranks_with_a_card_each(
+    rendezvous: FileRendezvous, asked: str | None, cards: list[str | None], backend: str, shared: bool
+) -> None:
+    size = len(cards)
+    with Head(Placement("srun", "7", 0, size, 0, 1, 0, 1, "n1"), rendezvous, backend=asked) as head:
+        gathering = threading.Thread(target=head.gather, args=(60,))
+        gathering.start()
+        while (word := rendezvous.look()) is None:
+            pass
+        known, ranks = json.loads(word), []
+        for rank, card in enumerate(cards):
+            ranks.append(head_connection.call("127.0.0.1", known["port"], bytes.fromhex(known["key"]), 5))
+            ranks[-1].send_bytes(pickle.dumps(head_connection.Hello(rank, size, 0, "n1", os.getpid(), card)))
+        for connection in ranks:
+            welcome = pickle.loads(connection.recv_bytes())
+            assert (welcome.backend, welcome.cards_are_shared) == (backend, shared)
+        gathering.join()
+        for connection in ranks:
+            connection.close()
+
+
 def test_the_word_is_for_this_user_alone(tmp_path: Path, rendezvous: FileRendezvous) -> None:
     rendezvous.publish(b"secret")
     assert rendezvous.look() == b"secret"

@@ -203,6 +203,13 @@ def test_ranks_are_counted_once(launcher: LauncherForkServer) -> None:
     assert launched.err == "distlib launch: srun has started 1 ranks: leave out --ranks and --elastic.\n"
 
 
+def test_nccl_needs_a_card(launcher: LauncherForkServer) -> None:
+    launched = launcher.srun("--backend", "nccl", of("show"), nodes=1, tasks=2, CUDA_VISIBLE_DEVICES="")
+    assert "rank 0 on node n1 has no GPU that NCCL can use: leave out --backend, or say --backend gloo." in launched.err
+    launched = launcher.start("--ranks", "2", "--backend", "nccl", of("show"), variables=[{}])
+    assert launched.err == "distlib launch: --backend is for what torchrun or srun has started: leave it out.\n"
+
+
 def test_a_function_that_is_not_there(launcher: LauncherForkServer) -> None:
     launched = launcher.srun(of("nothing"), nodes=1, tasks=1)
-    assert "AttributeError: rank_functions.py has no function nothing; it has add_up, show, " in launched.err
+    assert "AttributeError: rank_functions.py has no function nothing; it has add_up, " in launched.err
