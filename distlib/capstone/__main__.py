@@ -19,6 +19,7 @@ from pathlib import Path
 from distlib.arguments import check_integer
 from distlib.capstone import command_on_ranks
 from distlib.capstone.command_on_ranks import CommandOptions, model_of, show_result, task_of
+from distlib.capstone.devices import device_here, device_of
 from distlib.capstone.gpt import gpt_shape, new_gpt
 from distlib.capstone.train_alone import train_alone
 from distlib.capstone.ways.train_by import WAYS
@@ -60,8 +61,10 @@ def _check(options: CommandOptions, ranks: int | None, placement: Placement | No
 
 def _train_here(options: CommandOptions) -> None:
     task = task_of(options)
-    model = new_gpt(gpt_shape(task.characters.vocabulary, task.length, model_of(options)), options.seed)
-    print(f"{sum(each.numel() for each in model.parameters()):,} parameters; Ctrl+C stops", flush=True)
+    shape = gpt_shape(task.characters.vocabulary, task.length, model_of(options))
+    model = new_gpt(shape, options.seed).to(device_here())
+    count = sum(each.numel() for each in model.parameters())
+    print(f"{count:,} parameters on {device_of(model)}; Ctrl+C stops", flush=True)
     try:
         train_alone(model, task, options.steps, every=options.every, on_progress=lambda now: print(now, flush=True))
     except KeyboardInterrupt:

@@ -13,6 +13,7 @@ import torch
 from distlib.arguments import check_integer
 from distlib.capstone.batch_draws import generator_of_step
 from distlib.capstone.characters import Characters
+from distlib.capstone.devices import device_of
 
 _NUMBERS = 100  # 0 to 99
 _HELD_OUT = 1_000
@@ -84,8 +85,8 @@ class Additions:
 @torch.no_grad()
 def _answered(model: torch.nn.Module, sums: torch.Tensor) -> torch.Tensor:
     """The same questions with the model's answers: its best guess, a character at a time."""
-    written = sums[:, :_QUESTION]
+    written = sums[:, :_QUESTION].to(device_of(model))
     while written.shape[1] < LENGTH:
         best = model(written)[:, -1].argmax(-1, keepdim=True)
         written = torch.cat([written, best], 1)
-    return written
+    return written.cpu()

@@ -17,6 +17,7 @@ from torch import nn
 
 from distlib import SimulatedWorld
 from distlib.capstone.characters import Characters
+from distlib.capstone.devices import device_of
 from distlib.training.mesh.plain_transformer import plain_layers
 from distlib.training.mesh.small_transformer import SmallTransformer
 
@@ -77,9 +78,9 @@ def write(
     if temperature <= 0:
         raise ValueError(f"write expected a temperature above 0, got {temperature}")
     generator = torch.Generator().manual_seed(seed)
-    tokens = characters.encode(beginning)
+    tokens, device = characters.encode(beginning), device_of(model)
     for _ in range(count):
-        scores = model(tokens[None, -window:])[0, -1, : len(characters.alphabet)]
+        scores = model(tokens[None, -window:].to(device))[0, -1, : len(characters.alphabet)].cpu()
         chances = torch.softmax(scores / temperature, 0)
         tokens = torch.cat([tokens, torch.multinomial(chances, 1, generator=generator)])
     return characters.decode(tokens)

@@ -20,6 +20,7 @@ from torch.nn.functional import cross_entropy
 
 from distlib.arguments import check_integer
 from distlib.capstone.characters import Characters
+from distlib.capstone.devices import device_of
 
 RATE, WARM_UP = 1e-3, 30  # the learning rate, and the steps in which it grows to this
 MAX_NORM = 1.0
@@ -86,8 +87,7 @@ def loss_of_scores(task: LanguageTask, scores: torch.Tensor, following: torch.Te
 def step_alone(model: nn.Module, optimizer: torch.optim.Optimizer, task: LanguageTask, step: int) -> float:
     """One step, in place. Returns its loss."""
     set_rate(optimizer, step)
-    device = next(model.parameters()).device
-    tokens, following = (each.to(device) for each in task.batch(step))
+    tokens, following = (each.to(device_of(model)) for each in task.batch(step))
     optimizer.zero_grad()
     loss = loss_of_scores(task, model(tokens), following)
     loss.backward()

@@ -232,3 +232,36 @@ def test_a_speed_of_nothing() -> None:
 
     with pytest.raises(RankError, match="speed"):
         SimulatedWorld(1).run(make)
+
+
+@pytest.mark.gpu(1)
+@pytest.mark.parametrize(
+    ("way", "ranks", "options"),
+    [
+        ("alone", 1, {}),
+        ("ddp", 3, {}),
+        ("parameter_server", 3, {"bound": 0}),
+        ("pipeline", 3, {}),
+        ("tensor_parallel", 2, {}),
+        ("zero", 3, {}),
+        ("mesh", 4, {}),
+        ("local_sgd", 2, {"round_steps": 1}),
+        ("gossip", 2, {}),
+    ],
+)
+def test_the_same_on_gpus(way: str, ranks: int, options: dict[str, Any]) -> None:
+    steps = 5
+    with World(ranks, backend="nccl") as world:
+        found = world.run(train_by, way, PLAN, steps, timeout=250, **options)
+    exact = way not in ("local_sgd", "gossip")
+    wanted = trained_alone(PLAN, steps) if exact else simulated(ranks, way, steps=steps, **options)[0]
+    assert distance(found, wanted) < 1e-9
+
+
+@pytest.mark.gpu(1)
+def test_one_process_learns_on_its_gpu_what_it_learns_on_the_processor(one_process: TrainedModel) -> None:
+    model = new_gpt(PLAN.shape, PLAN.seed, PLAN.dtype).cuda()
+    losses = train_alone(model, PLAN.task, STEPS)
+    weights = {name: each.cpu() for name, each in model.state_dict().items()}
+    assert distance([TrainedModel(losses, weights, {})], one_process) < 1e-9
+    assert PLAN.task.sample(model) and 0 <= PLAN.task.accuracy(model) <= 1

@@ -40,7 +40,7 @@ class TrainedModel:
 
     Attributes:
         losses: of each step, in nats; the same on every rank.
-        weights: of the whole model, the same on every rank.
+        weights: of the whole model, the same on every rank, in the main memory.
         kept: the bytes that this rank keeps between two steps, by kind: see `WayOnRank.kept_bytes`.
     """
 
@@ -63,7 +63,8 @@ def train_by(comm: Communicator, way: str, plan: CapstonePlan, steps: int, **opt
     check_integer("train_by", "steps", steps, 1)
     mine = way_named(way)(comm, plan, **options)
     shares = mine.train(range(steps))
-    return TrainedModel(sum_of_shares(comm, shares), mine.whole(), mine.kept_bytes())
+    weights = {name: each.cpu() for name, each in mine.whole().items()}
+    return TrainedModel(sum_of_shares(comm, shares), weights, mine.kept_bytes())
 
 
 def way_named(name: str) -> Callable[..., WayOnRank]:
