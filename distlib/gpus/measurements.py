@@ -1,10 +1,12 @@
 """What only a GPU can show. Each measurement returns rows for a table; it runs on a CPU as well, to be tested there.
 
 queue            how long a call takes to return, and how long its work takes
+full_queue       how many kernels wait in the queue when a call has to wait, too
 first_calls      the first call against the later ones
 item             a training loop that reads its loss after each step, and one that does not
 copies           from pageable and from page-locked memory, blocking and not
 formats          multiplications in float32, TF32 and bfloat16
+kernels          for which part of a training step the card computes, as torch.profiler sees it
 memory           what a training step allocates, and what the allocator keeps
 all_reduces      torch's all-reduce over NCCL, as nccl-tests counts            2 GPUs
 overlap          a step of DDP, as torch.profiler sees it                       2 GPUs
@@ -56,6 +58,23 @@ def _queue(device: torch.device, small: bool) -> list[Row]:
     return rows
 
 
+def _full_queue(device: torch.device, small: bool) -> list[Row]:
+    """Behind a second of work, calls of a small kernel are timed one by one until one takes a hundredth of a second."""
+    size, ahead, most = (16, 2, 10) if small else (8192, 50, 20_000)
+    matrix, number = torch.ones(size, size, device=device), torch.ones(1, device=device)
+    matrix @ matrix, number.add_(1)
+    wait_for(device)
+    for _ in range(ahead):
+        matrix @ matrix
+    took, calls = 0.0, 0
+    while took < 0.01 and calls < most:
+        start = time.perf_counter()
+        number.add_(1)
+        took, calls = time.perf_counter() - start, calls + 1
+    wait_for(device)
+    return [{"kernels that wait": ahead + calls - 1, "then a call takes ms": 1e3 * took}]
+
+
 def _first_calls(device: torch.device, small: bool) -> list[Row]:
     layer = nn.Conv2d(3, 16, 3).to(device)
     images = torch.ones(2 if small else 64, 3, 64, 64, device=device)
@@ -71,21 +90,20 @@ def _first_calls(device: torch.device, small: bool) -> list[Row]:
 
 def _item(device: torch.device, small: bool) -> list[Row]:
     rows: list[Row] = []
-    steps = 4 if small else 200
-    for every, words in ((1, "each step"), (steps, "at the end")):
-        for prepare in (0.0, 0.5e-3):
-            seconds = _training_seconds(device, steps, every, prepare)
-            rows.append(
-                {"loss is read": words, "the processor prepares ms": 1e3 * prepare, "ms per step": 1e3 * seconds}
-            )
+    steps = 4 if small else 100
+    for batch in (4, 8) if small else (256, 65_536):
+        for prepare in (0.0, 4e-3):
+            at_end, each = (_training_seconds(device, batch, steps, every, prepare) for every in (steps, 1))
+            row: Row = {"samples": batch, "the processor prepares ms": 1e3 * prepare}
+            rows.append({**row, "ms per step": 1e3 * at_end, "loss read in each, ms per step": 1e3 * each})
     return rows
 
 
-def _training_seconds(device: torch.device, steps: int, every: int, prepare: float) -> float:
+def _training_seconds(device: torch.device, batch: int, steps: int, every: int, prepare: float) -> float:
     """Seconds per step. `prepare`: for how long the processor does something else in each step."""
     model = _model(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    images = torch.ones(256, 512, device=device)
+    images = torch.ones(batch, 512, device=device)
 
     def step(number: int) -> None:
         busy_until = time.perf_counter() + prepare
@@ -145,6 +163,18 @@ def _formats(device: torch.device, small: bool) -> list[Row]:
     return rows
 
 
+def _kernels(device: torch.device, small: bool) -> list[Row]:
+    rows: list[Row] = []
+    model = _model(device)
+    for batch in (4, 8) if small else (256, 65_536):
+        images = torch.ones(batch, 512, device=device)
+        _profile_pass(model, images)
+        times = _profile_pass(model, images)
+        row: Row = {"samples": batch, "step ms": 1e3 * times.seconds, "computing ms": 1e3 * times.computing}
+        rows.append({**row, "of the step %": 100 * times.computing / times.seconds})
+    return rows
+
+
 def _memory(device: torch.device, small: bool) -> list[Row]:
     if device.type != "cuda":
         return []
@@ -161,6 +191,7 @@ def _memory(device: torch.device, small: bool) -> list[Row]:
         }
         rows.append({"after": moment, **megabytes})
 
+    note("all that was before")
     model = _model(device)
     note("the model")
     optimizer = torch.optim.Adam(model.parameters())
@@ -210,19 +241,25 @@ def _overlap(device: torch.device, small: bool) -> list[Row]:
 
 
 def profile_ddp(comm: Communicator, batch: int, bucket_megabytes: float = 2.0) -> StepTimes:
-    """A step of torch's DDP on each rank, under the profiler, after two that are not profiled."""
+    """A step of torch's DDP on each rank, under the profiler, after two that do not count."""
     torch.manual_seed(0)
     with torch_distributed(comm):
         model = nn.parallel.DistributedDataParallel(_model(comm.device), bucket_cap_mb=bucket_megabytes)
         images = torch.ones(batch, 512, device=comm.device)
-        for _ in range(2):
-            model(images).square().mean().backward()
-        with profiled_step() as step:
-            with step.part("forward"):
-                loss = model(images).square().mean()
-            with step.part("backward"):
-                loss.backward()
+        for _ in range(3):  # DDP orders its buckets anew in the second
+            times = _profile_pass(model, images)
         del model
+    return times
+
+
+def _profile_pass(model: nn.Module, images: torch.Tensor) -> StepTimes:
+    """Forward and backward under the profiler. The first time counts for nothing: it loads code, and starts it all."""
+    wait_for(images.device)
+    with profiled_step() as step:
+        with step.part("forward"):
+            loss = model(images).square().mean()
+        with step.part("backward"):
+            loss.backward()
     return step.times
 
 
@@ -272,10 +309,12 @@ def _micro(seconds: float) -> float:
 
 MEASUREMENTS: Mapping[str, Measurement] = {
     "queue": Measurement(_queue),
+    "full_queue": Measurement(_full_queue),
     "first_calls": Measurement(_first_calls),
     "item": Measurement(_item),
     "copies": Measurement(_copies),
     "formats": Measurement(_formats),
+    "kernels": Measurement(_kernels),
     "memory": Measurement(_memory),
     "all_reduces": Measurement(_all_reduces, gpus=2),
     "overlap": Measurement(_overlap, gpus=2),

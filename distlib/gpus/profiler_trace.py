@@ -13,6 +13,9 @@ thread of the processor, or in which stream of a GPU, from when to when. Here on
             loss.backward()
     profile.times                     a StepTimes
 
+A kernel belongs to the part in which a thread has put it into the queue. It runs later, and in the backward pass that
+is another thread, autograd's own for the GPU.
+
 Operations that follow each other closely are one span. What the processor does between two operations is no computing:
 on a CPU it shows as waiting. That is Python, and the time in which the thread that computes hands a bucket to gloo.
 """
@@ -63,13 +66,17 @@ class ProfiledStep:
 
 @contextlib.contextmanager
 def profiled_step() -> Iterator[ProfiledStep]:
-    """Profile the block, the processor and a GPU if there is one. The result is there when the block is over."""
+    """Profile the block, the processor and the GPU that this process uses. The result is there when the block is over.
+
+    The first time on a GPU includes seconds in which the profiler starts there.
+    """
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's own messages
-    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
+    on_gpu = torch.cuda.is_initialized()
+    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * on_gpu
     step = ProfiledStep()
-    with profile(activities=activities) as seen, record_function(_STEP):
+    with profile(activities=activities, acc_events=True) as seen, record_function(_STEP):
         yield step
-        if torch.cuda.is_available():
+        if on_gpu:
             torch.cuda.synchronize()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "trace.json"
@@ -89,7 +96,7 @@ def step_times(events: list[Event]) -> StepTimes:
     if whole is None:
         raise ValueError("expected the events of a step profiled with profiled_step(), got none of these")
     kernels = [event for event in timed if event.get("cat") == "kernel"]
-    parts = _parts(timed, on_gpu=bool(kernels))
+    parts = {event["name"]: event for event in timed if event.get("cat") == "user_annotation"}
     if kernels:
         communication = [event for event in kernels if "nccl" in event["name"].lower()]
         computing = [event for event in kernels if event not in communication]
@@ -98,22 +105,25 @@ def step_times(events: list[Event]) -> StepTimes:
         computing = [event for event in timed if event.get("cat") == "cpu_op" and event["tid"] == whole["tid"]]
         computing = [event for event in computing if not event["name"].startswith(_NO_COMPUTING)]
     close = _CLOSE * whole["dur"]
-    spans = [*_computing_spans(computing, parts, close), *_communication_spans(communication)]
+    begun = _launches(timed)
+    spans = [*_communication_spans(communication)]
+    for name in _PARTS:
+        if name in parts:
+            start, end = parts[name]["ts"], _end(parts[name])
+            inside = [event for event in computing if start <= begun.get(_correlation(event), float(event["ts"])) < end]
+            spans += [Span(name, "", first / 1e6, last / 1e6) for first, last in _merged(inside, close)]
     end = max([_end(whole), *(_end(event) for event in kernels)])
     return StepTimes(whole["ts"] / 1e6, end / 1e6, sorted(spans, key=lambda span: span.end))
 
 
-def _parts(events: list[Event], on_gpu: bool) -> dict[str, Event]:
-    """The parts of the step; on a GPU as its kernels ran, later than the calls that put them into the queue."""
-    category = "gpu_user_annotation" if on_gpu else "user_annotation"
-    return {event["name"]: event for event in events if event.get("cat") == category and event["name"] in _PARTS}
+def _launches(events: list[Event]) -> dict[int, float]:
+    """When each kernel was put into the queue, by the number that the call and its kernel have in common."""
+    calls = [event for event in events if event.get("cat") in ("cuda_runtime", "cuda_driver")]
+    return {_correlation(event): float(event["ts"]) for event in calls}
 
 
-def _computing_spans(events: list[Event], parts: Mapping[str, Event], close: float) -> Iterator[Span]:
-    for name, part in parts.items():
-        inside = [event for event in events if part["ts"] <= event["ts"] < _end(part)]
-        for start, end in _merged(inside, close):
-            yield Span(name, "", start / 1e6, end / 1e6)
+def _correlation(event: Event) -> int:
+    return int(event.get("args", {}).get("correlation", -1))
 
 
 def _communication_spans(events: list[Event]) -> Iterator[Span]:

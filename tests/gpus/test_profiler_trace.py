@@ -5,17 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 from distlib import World
 from distlib.gpus.measurements import profile_ddp
 from distlib.gpus.profiler_trace import profiled_step, step_times
 
-MAIN, GLOO = 7, 8  # threads
+MAIN, GLOO, AUTOGRAD = 7, 8, 9  # threads
 COMPUTE, NCCL = 20, 21  # streams
 
 
-def event(name: str, category: str, start: float, end: float, tid: int = MAIN) -> dict[str, Any]:
-    return {"ph": "X", "name": name, "cat": category, "ts": start * 1e6, "dur": (end - start) * 1e6, "tid": tid}
+def event(
+    name: str, category: str, start: float, end: float, tid: int = MAIN, correlation: int | None = None
+) -> dict[str, Any]:
+    args = {} if correlation is None else {"args": {"correlation": correlation}}
+    return {"ph": "X", "name": name, "cat": category, "ts": start * 1e6, "dur": (end - start) * 1e6, "tid": tid, **args}
 
 
 ON_BOTH = [
@@ -51,18 +55,37 @@ def test_operations_that_follow_each_other_are_one_span_and_parts_lie_within() -
     assert step_times([*ON_BOTH, *operations]).hidden == pytest.approx(1)
 
 
-def test_on_a_gpu_kernels_count_and_the_step_ends_with_the_last() -> None:
+def test_on_a_gpu_kernels_count_by_when_they_were_launched_and_the_step_ends_with_the_last() -> None:
     operations = [
         event("aten::linear", "cpu_op", 1, 1.1),
-        event("forward", "gpu_user_annotation", 2, 5, COMPUTE),
-        event("backward", "gpu_user_annotation", 5, 13, COMPUTE),
-        event("gemm", "kernel", 2, 5, COMPUTE),
-        event("gemm", "kernel", 6, 9, COMPUTE),
-        event("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "kernel", 8, 13, NCCL),
+        event("cudaLaunchKernel", "cuda_runtime", 1, 1.1, correlation=1),
+        event("forward", "gpu_user_annotation", 2, 6, COMPUTE),  # and none of backward, whose kernels autograd launches
+        event("gemm", "kernel", 2, 6, COMPUTE, correlation=1),
+        event("cudaLaunchKernelExC", "cuda_driver", 4.5, 4.6, AUTOGRAD, correlation=2),
+        event("gemm", "kernel", 6.5, 9, COMPUTE, correlation=2),
+        event("cudaLaunchKernel", "cuda_runtime", 5, 5.1, AUTOGRAD, correlation=3),
+        event("gemm", "kernel", 11.5, 12, COMPUTE, correlation=3),
+        event("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "kernel", 8, 13, NCCL, correlation=4),
     ]
-    assert spans([*ON_BOTH, *operations]) == [("forward", 2, 5), ("backward", 6, 9), ("communication", 8, 13)]
+    found = [("forward", 2, 6), ("backward", 6.5, 9), ("backward", 11.5, 12), ("communication", 8, 13)]
+    assert spans([*ON_BOTH, *operations]) == found
     times = step_times([*ON_BOTH, *operations])
-    assert (times.start, times.end, times.hidden) == (1, 13, 1)
+    assert (times.start, times.end, times.hidden) == (1, 13, 1.5)
+
+
+@pytest.mark.gpu(1)
+def test_a_real_step_on_a_gpu_computes_twice_as_long_backward() -> None:
+    layers = torch.nn.Sequential(*(torch.nn.Linear(2048, 2048) for _ in range(6))).cuda()
+    batch = torch.ones(16384, 2048, device="cuda")
+    for _ in range(2):
+        with profiled_step() as step:
+            with step.part("forward"):
+                loss = layers(batch).square().mean()
+            with step.part("backward"):
+                loss.backward()
+    forward, backward = (sum(span.end - span.start for span in step.times.of(part)) for part in ("forward", "backward"))
+    assert 1.2 < backward / forward < 3
+    assert 0.5 < step.times.computing / step.times.seconds <= 1
 
 
 def test_an_operation_at_the_border_belongs_to_the_part_in_which_it_begins() -> None:
