@@ -897,12 +897,14 @@ assert 0.9 < alone[0] / alone[1] < 1.1 and staged > 15
 # the training loop only moves the driver's copy into your own line. So let the loader do it. And
 # without page-locked memory `non_blocking=True` is no error; it just need not be asynchronous.
 #
-# **Needs a GPU:** the next cell measures it on yours. It ends with the mistake that this invites. The engine reads the
-# batch *after* `.to` has returned. Who fills the same buffer with the next batch before that, trains on a mixture. It
-# is the rule of `isend`: until the copy is done, the buffer belongs to somebody else.
+# **Needs a GPU:** the next cell measures it on yours, or shows what was recorded. On yours it ends with the mistake
+# that this invites. The engine reads the batch *after* `.to` has returned. Who fills the same buffer with the next
+# batch before that, trains on a mixture. (On the card of the recording, all of the last 8 images were the later ones.)
+# It is the rule of `isend`: until the copy is done, the buffer belongs to somebody else.
 
 # %% tags=["gpu"]
-# Needs a GPU; without one it says so
+# Needs a GPU; without one it shows what was recorded on a card
+from distlib.gpus import recordings
 
 
 def copy_ms(batch: torch.Tensor, non_blocking: bool) -> tuple[float, float]:
@@ -932,7 +934,7 @@ if torch.cuda.is_available():
     zeros = (on_gpu[-8:] == 0).float().mean()
     print(f"{zeros:.0%} of the last 8 images are the zeros that came later")
 else:
-    print("There is no GPU here.")
+    recordings.show("copies")
 
 # %% [markdown]
 # ### One slow rank

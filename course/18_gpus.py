@@ -54,9 +54,15 @@ torch.set_num_threads(1)  # matrices as small as ours are not worth a second thr
 # | one GPU, or two, or three | the same | `cpu` |
 # | four GPUs or more | four processes, **NCCL** | `cuda:0` to `cuda:3` |
 #
-# NCCL is NVIDIA's library of collectives, and torch's backend for its cards. It wants a GPU for each rank: by default,
-# two ranks on one card are an error. So with too few cards the ranks stay on the processor. Then a rank may still
-# compute on the card, with `tensor.to("cuda")`, but four ranks share its memory and its time.
+# NCCL is NVIDIA's library of collectives, and torch's backend for its cards. It wants a GPU for each rank. Two ranks on
+# one card are an error: "Duplicate GPU detected". So with too few cards the ranks stay on the processor. Then a rank
+# may still compute on the card, with `tensor.to("cuda")`, but four ranks share its memory and its time.
+#
+# With a single card you can try your program on NCCL all the same: `World(4, backend="nccl")`. Each rank then tells
+# NCCL that it is a machine of its own (`NCCL_HOSTID`). So messages leave the card, go through the loopback of this
+# machine, and come back. That is slow, and it is right: all collectives of this course, and the ways to train of
+# [lesson 19](19_capstone.ipynb), have been tried so on one H200. It tells you whether a program works, not how fast
+# it is.
 #
 # A program that asks for `comm.device` runs on both. In a file it looks like this.
 
@@ -94,12 +100,13 @@ assert all(line.endswith("[10.0, 10.0, 10.0]") for line in said)
 #
 # What `main` returns is not printed there: let rank 0 print what you want to see.
 #
-# There `distlib launch` carries tensors of the processor only, by gloo. A program of torch's own asks for NCCL:
+# There, too, NCCL is taken if each rank has a card of its own; `--backend` asks for one or the other. A program of
+# torch's own asks for NCCL, and for its card:
 #
 #     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))    # my card; set by torchrun
 #     dist.init_process_group("nccl")
 #
-# Without the first line all ranks of a node take card 0. That is the first error most people meet.
+# Without the first line all ranks of a node take card 0, and NCCL refuses. That is the first error most people meet.
 #
 # So far nothing is new. What is new about a GPU is *time*.
 #
@@ -185,7 +192,8 @@ assert abs(done - 2000) < 1
 # %% [markdown]
 # The clock says 500 µs. The step takes 2,000 µs. It has timed the calls. This is the most common mistake in timing, and
 # it looks like success: whoever makes a kernel slower sees no difference, whoever makes the calls fewer sees a miracle.
-# (A real queue holds about a thousand kernels. Then the calls wait, too, and a longer loop shows the truth.)
+# (A real queue holds about a thousand kernels. Then the calls wait, too, and a longer loop shows the truth. The second
+# table below has counted them.)
 #
 # The cure is to wait for the queue before both readings: `torch.cuda.synchronize()`. Or let the card take the time.
 # A `torch.cuda.Event` is a mark in the queue. The card notes when it passes the mark.
@@ -202,6 +210,7 @@ assert abs(done - 2000) < 1
 
 # %%
 show("queue")
+show("full_queue")
 
 # %% [markdown]
 # ### What `.item()` costs
@@ -254,7 +263,9 @@ for kernel, prepare in (
 # done as soon as the last call is. Kernels of small models are that short.
 #
 # The same wait hides in `print(loss)`, `if loss > 10`, `tensor.cpu()`, `tensor.nonzero()` and `tensor[mask]`: each
-# needs a value, or a size, that only the card knows.
+# needs a value, or a size, that only the card knows. And in `torch.tensor([1.0, 2.0], device="cuda")`: that is a copy,
+# and the next section but one says why it waits. Not in `torch.where`, `clip_grad_norm_` or `optimizer.step()`. (Each
+# tried on an H200, behind a tenth of a second of other work, with torch 2.11.)
 #
 # **Try it.** Which `prepare` makes reading the loss cost most, for kernels of 20 µs? Guess, then try five values.
 
@@ -280,6 +291,10 @@ sweep(
     subtitle="how much longer than without reading, in virtual time",
     percent=True,
 )
+
+# %% [markdown]
+# Now a real card. A step of 256 samples is one of the short ones: the processor needs longer to call its kernels than
+# the card to run them. A step of 65,536 samples keeps the card busy.
 
 # %%
 show("item")
@@ -513,6 +528,13 @@ assert seen.hidden < seen.communicating + 1e-9
 # card. A gap between kernels, while the thread above is busy with calls, means: the processor is too slow. A gap while
 # the thread stands in `cudaStreamSynchronize` means: somebody has read a value, or has waited for a copy.
 
+# %% [markdown]
+# Here are the same two steps as above, forward and backward. Of the small one the card computes for a few per cent: all
+# else is the processor, and the profiler, which slows it down. A larger card would not help.
+
+# %%
+show("kernels")
+
 # %%
 show("overlap")
 
@@ -641,6 +663,9 @@ show("formats")
 # for the next tensor, although their sum is not. `torch.cuda.memory._record_memory_history()` and
 # `torch.cuda.memory._dump_snapshot("snapshot.pickle")` write down each block and the line that asked for it;
 # [pytorch.org/memory_viz](https://pytorch.org/memory_viz) draws it.
+
+# Here all that was before is no model: the library for matrices keeps room to work in. Then look at the peak. It is
+# reached in the backward pass, when activations and gradients are there at once, and it stays when they are gone.
 
 # %%
 show("memory")
