@@ -19,6 +19,7 @@ from distlib.worlds.diagnosis import RunTimeout
 from tests.heard import tells
 
 
+@pytest.mark.slow
 def test_the_declarations_import_no_framework() -> None:
     program = "import sys, distlib.exercises.jax_programs.checks; print('jax' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", program], text=True, timeout=100) == "False\n"

@@ -21,6 +21,7 @@ from distlib.frameworks import optional
 from distlib.worlds import call_site
 
 
+@pytest.mark.slow
 def test_the_declarations_and_plays_are_there_without_tensorflow() -> None:
     program = "import sys, distlib.exercises.tensorflow.checks; print('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)

@@ -107,6 +107,7 @@ def test_what_cannot_be_collected_stops_nobody(inbound: Path) -> None:
     assert collect(inbound) == {"zoe": "zoe's"}
 
 
+@pytest.mark.slow
 def test_neither_does_what_is_too_large(inbound: Path) -> None:
     for student, size in (("ada", 100_000_000), ("bob", 100_001_000), ("dan", 1 << 40)):
         with (hand_in(inbound / student, "") / "large").open("wb") as file:

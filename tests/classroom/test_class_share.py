@@ -89,6 +89,7 @@ def results(course: TinyCourse) -> ShareResults:
 # The same as one run
 
 
+@pytest.mark.slow
 def test_two_shares_at_once_then_the_whole_is_one_run(course: TinyCourse, tmp_path: Path) -> None:
     single = course.copy_to(tmp_path / "single")
     programs = [

@@ -128,6 +128,7 @@ def test_inputs_are_drawn_anew_in_each_run_and_stay_with_the_notebook(course: Ti
     assert second["b"].seed == second["c"].seed != first["a"].seed
 
 
+@pytest.mark.slow
 def test_a_submission_that_hangs_is_ended(course: TinyCourse) -> None:
     course.hand_in("a", {"double": HANGS})
     course.hand_in("b", RIGHT)
@@ -294,6 +295,7 @@ def test_strange_names_of_students(course: TinyCourse) -> None:
     assert run(course).unchanged == sorted(names)
 
 
+@pytest.mark.slow
 def test_a_mended_test_changes_only_what_it_must(course: TinyCourse) -> None:
     course.hand_in("a", WRONG)
     course.hand_in("b", {**RIGHT, "double": f"{RIGHT['double']}  {TRAINED}"})
@@ -357,6 +359,7 @@ def test_a_test_that_the_instructor_has_changed_is_no_remark_about_a_student(cou
     assert "The feedback of a was about the earlier grading and was removed. To write it again: nbgrader gen" in said
 
 
+@pytest.mark.slow
 def test_more_time_is_granted_to_some_and_kept(course: TinyCourse) -> None:
     for student in ("ada", "bob"):
         course.hand_in(student, RIGHT)
@@ -419,7 +422,9 @@ class Killed(BaseException):
     """Stands for kill -9: nothing catches it."""
 
 
-@pytest.mark.parametrize("step", ["prepare", "publish", "record", "_noted"])
+@pytest.mark.parametrize(
+    "step", ["prepare", *(pytest.param(each, marks=pytest.mark.slow) for each in ("publish", "record", "_noted"))]
+)
 def test_stopped_at_any_step_it_goes_on_to_the_same_end(
     step: str, course: TinyCourse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -449,6 +454,7 @@ def test_stopped_at_any_step_it_goes_on_to_the_same_end(
     assert list((course.root / "classroom" / "autograded").glob("*/*.new")) == []
 
 
+@pytest.mark.slow
 def test_killed_half_way_it_goes_on_to_the_same_gradebook(course: TinyCourse, tmp_path: Path) -> None:
     for number in range(6):
         text = f"{KILLS_THE_GRADER}{tmp_path / 'killed'}\n{RIGHT['double']}" if number == 3 else RIGHT["double"]
@@ -523,6 +529,7 @@ def test_nobody_has_handed_in(course: TinyCourse) -> None:
         run(course)
 
 
+@pytest.mark.slow
 def test_a_locked_gradebook_is_named(course: TinyCourse) -> None:
     course.hand_in("a", RIGHT)
     with closing(sqlite3.connect(course.gradebook)) as connection:
@@ -812,7 +819,8 @@ def test_the_command_takes_a_number(course: TinyCourse, capsys: pytest.CaptureFi
     assert capsys.readouterr().err == f"lesson 00_start_here has no exercise; assignments: {NAME}\n"
 
 
-@pytest.mark.parametrize("somebody_fails", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("somebody_fails", [False, True])
 def test_nothing_is_lost_when_nobody_reads(course: TinyCourse, somebody_fails: bool) -> None:
     course.hand_in("a", RIGHT)
     if somebody_fails:

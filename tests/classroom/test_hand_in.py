@@ -249,6 +249,7 @@ def test_a_notebook_that_is_saved_during_a_question_is_looked_at_again(course: P
     assert again.file and again.file.read_bytes() == path.read_bytes()
 
 
+@pytest.mark.slow
 def test_where_there_is_an_exchange_it_is_submitted(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(course / "jupyter"))
     inbound, outbound = (course / "exchange" / "dt101" / name for name in ("inbound", "outbound"))

@@ -52,6 +52,7 @@ def scores(graded: ClassRun, student: str) -> list[float]:
 # Due dates and extensions
 
 
+@pytest.mark.slow
 def test_an_extension_saves_the_points(course: TinyCourse, capsys: pytest.CaptureFixture[str]) -> None:
     for student in ("ada", "bob"):
         course.hand_in(student, RIGHT, timestamp="2026-01-04 10:00 UTC")

@@ -74,6 +74,7 @@ def press(address: str, path: str) -> dict[str, Any]:
         return dict(json.loads(answer.read()))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_server_answers_others_meanwhile(address: str, course: Path) -> None:
     path = write(course, graded("while not Path('go').exists(): pass"))

@@ -113,7 +113,9 @@ def test_the_port_that_was_asked_for() -> None:
         assert lab.wanted_port(options) == 8977
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, *(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGTERM, signal.SIGHUP))]
+)
 def test_nothing_is_left_when_it_ends(course: Path, number: signal.Signals) -> None:
     with running_lab(course) as (process, _):
         below = psutil.Process(process.pid).children(recursive=True)
@@ -149,6 +151,7 @@ print(server.wait())
     assert done.stdout.strip() == str(-signal.SIGKILL), done.stderr
 
 
+@pytest.mark.slow
 def test_starts_with_a_home_that_cannot_be_written(course: Path) -> None:
     with running_lab(course, HOME="/no/such/home") as (_, address):
         assert "00_start_here.ipynb" in address
@@ -226,6 +229,7 @@ def test_a_student_gets_lessons_and_exercises_and_nothing_else(course: Path) -> 
         assert asyncio.run(said_in_a_terminal(address, "command -v distlib")).endswith("/distlib")
 
 
+@pytest.mark.slow
 def test_it_opens_where_the_student_was(course: Path, root: Path) -> None:
     shutil.copy(root / "course" / "01_messages.ipynb", course / "course")
     with running_lab(course) as (_, address):

@@ -106,6 +106,7 @@ def test_ranks_do_not_load_what_only_pictures_need() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
 
 
+@pytest.mark.slow
 def test_pictures_leave_pyplot_and_the_settings_alone() -> None:
     code = (
         "import sys, matplotlib\n"

@@ -32,6 +32,9 @@ EDGE_CASES = {
     "long names": master_trace(13, 3 * 2**20 + 1),
 }
 
+LARGE = ("64 ranks", "many rounds", "thousands")
+cases = [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in EDGE_CASES]
+
 
 def _arrows(picture: Picture) -> list[tuple[float, float, float, float]]:
     """(start, src, end, dst) of each arrow."""
@@ -94,7 +97,7 @@ def test_alt_text_says_the_numbers() -> None:
 
 
 @pytest.mark.parametrize("by", ["time", "round"])
-@pytest.mark.parametrize("name", EDGE_CASES)
+@pytest.mark.parametrize("name", cases)
 def test_any_trace_is_drawn_with_all_words_inside_the_picture(name: str, by: Any) -> None:
     picture = timeline(EDGE_CASES[name], by=by)
     assert picture._repr_png_()
@@ -103,7 +106,7 @@ def test_any_trace_is_drawn_with_all_words_inside_the_picture(name: str, by: Any
 
 
 @pytest.mark.parametrize("by", ["time", "round"])
-@pytest.mark.parametrize("name", [name for name in EDGE_CASES if name not in ("two ranks", "long names")])
+@pytest.mark.parametrize("name", [case for case in cases if case.values[0] not in ("two ranks", "long names")])
 def test_words_do_not_overlap(name: str, by: Any) -> None:
     boxes = text_boxes(timeline(EDGE_CASES[name], by=by))
     for (one, first), (other, second) in combinations(boxes.items(), 2):

@@ -205,7 +205,7 @@ def test_an_import_that_takes_too_long_is_ended(
     assert wait_until_gone(mark) == []
 
 
-@pytest.mark.parametrize("name", ["tensorflow", "jax"])
+@pytest.mark.parametrize("name", [pytest.param("tensorflow", marks=pytest.mark.slow), "jax"])
 def test_a_framework_computes_in_forks(name: str, mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if not is_there(name):
         pytest.skip(f"{name} is not installed")

@@ -14,6 +14,7 @@ import pytest
 
 from distlib.network import traffic
 
+pytestmark = pytest.mark.slow
 ALL = ["CPU:0", "CPU:1", "CPU:2", "CPU:3"]
 WEIGHTS, BIAS, LOSS, IMAGES = 4 * 64 * 10, 4 * 10, 4, 4 * 8 * 64  # bytes
 SMALL = ["chain", "unused", "mean", "none", "stacked", "unknown", "calm loop"]

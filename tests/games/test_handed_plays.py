@@ -135,6 +135,7 @@ def test_names_must_be_those_of_the_game() -> None:
         check_names({"rows": [], "x": 1}, ("rows",))
 
 
+@pytest.mark.slow
 def test_equal_choices_are_played_once_and_a_large_replay_ends() -> None:
     """Two processes: one play needs more time, one more memory than it may have. The others have their scores."""
     good = HandedPlay("grid", 1, json.dumps(ROWS))

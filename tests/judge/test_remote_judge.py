@@ -133,7 +133,9 @@ def test_the_notebook_that_is_handed_over_stays_as_it_is() -> None:
         ("def shift(comm, tensor): import os; os._exit(3)", "its process exited with code 3"),
         ("def shift(comm, tensor): import os; os.kill(os.getpid(), 9)", "killed by signal 9"),
         ("def shift(comm, tensor):\n    while True: pass", "not done after"),
-        ("def shift(comm, tensor):\n    while True: print('x' * 1000)", "not done after"),
+        pytest.param(
+            "def shift(comm, tensor):\n    while True: print('x' * 1000)", "not done after", marks=pytest.mark.slow
+        ),
         ("def shift(comm, tensor): 1 / 0", "ZeroDivisionError: division by zero"),
         ("def shift(comm): pass", "it can't be called with (comm, tensor)"),
         ("shift = 5", "there is no function of this name"),
@@ -267,6 +269,7 @@ def test_a_function_of_plain_values_is_called_remotely() -> None:
     assert "RunTimeout: not done after" in told(run("def shift(link, sizes):\n    while True: pass", test))
 
 
+@pytest.mark.slow
 def test_a_killed_judge_leaves_no_process(tmp_path: Path) -> None:
     program = tmp_path / "grade.py"
     program.write_text(

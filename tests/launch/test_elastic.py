@@ -159,6 +159,7 @@ def test_notice_to_the_command_is_passed_on(tmp_path: Path, number: int) -> None
     assert step > 3 and SimulatedWorld(1).run(train, str(tmp_path), step) == [[]]
 
 
+@pytest.mark.slow
 def test_a_function_that_does_not_ask_is_terminated(tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     functions = SCRIPT.with_name("rank_functions.py")

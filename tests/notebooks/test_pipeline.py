@@ -190,6 +190,7 @@ def test_no_solution_reaches_the_student(built: Project) -> None:
     assert b"raise NotImplementedError()" in released(built).read_bytes()
 
 
+@pytest.mark.slow
 def test_without_our_ignore_list_the_solutions_are_released_and_refused(course: Project) -> None:
     config = course.root / "nbgrader_config.py"
     config.write_text(config.read_text().replace('"*.py", ', ""))
@@ -361,6 +362,7 @@ def test_an_executed_notebook_is_stale_and_is_cleared(course: Project) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_answers_in_exercises_are_not_overwritten(course: Project) -> None:
     assert edited_cells(released(course)) == []
     notebook = nbformat.read(released(course), as_version=4)

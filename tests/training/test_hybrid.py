@@ -117,14 +117,14 @@ def hybrid_world() -> SimulatedWorld:
 @pytest.mark.parametrize(
     ("sizes", "make"),
     [
-        (CUBE, gpipe),
+        pytest.param(CUBE, gpipe, marks=pytest.mark.slow),
         (CUBE, one_forward_one_backward),
         ({"tp": 2, "pp": 2, "dp": 2}, one_forward_one_backward),
         pytest.param({"pp": 2, "tp": 2, "dp": 2}, gpipe, marks=pytest.mark.slow),
         ({"dp": 4, "pp": 1, "tp": 2}, gpipe),
         pytest.param({"tp": 4, "dp": 1, "pp": 2}, one_forward_one_backward, marks=pytest.mark.slow),
         pytest.param({"pp": 4, "tp": 1, "dp": 2}, one_forward_one_backward, marks=pytest.mark.slow),
-        ({"dp": 1, "pp": 4, "tp": 2}, gpipe),
+        pytest.param({"dp": 1, "pp": 4, "tp": 2}, gpipe, marks=pytest.mark.slow),
         ({"dp": 8, "pp": 1, "tp": 1}, one_forward_one_backward),
     ],
 )

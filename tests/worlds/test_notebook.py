@@ -150,7 +150,9 @@ def until_stuck(folder: Path, ranks: int) -> None:
     until_in_the_midst(int(path.name) for path in folder.iterdir())
 
 
-@pytest.mark.parametrize("what", STUCK)
+@pytest.mark.parametrize(
+    "what", [pytest.param(what, marks=pytest.mark.slow if what == "printing" else ()) for what in STUCK]
+)
 def test_an_interrupt_stops_the_ranks_and_the_world_goes_on(notebook: Notebook, what: str, tmp_path: Path) -> None:
     notebook.value(STUCK[what])
     place = notebook.number
@@ -165,6 +167,7 @@ def test_an_interrupt_stops_the_ranks_and_the_world_goes_on(notebook: Notebook, 
     assert notebook.value("print(world.run(lambda comm: comm.rank))") == "[0, 1, 2, 3]\n"
 
 
+@pytest.mark.slow
 def test_two_notebooks_have_ranks_of_their_own(notebook: Notebook) -> None:
     other = Notebook()
     try:
@@ -178,7 +181,7 @@ def test_two_notebooks_have_ranks_of_their_own(notebook: Notebook) -> None:
 
 @pytest.mark.parametrize(
     "what",
-    [pytest.param(what, marks=[] if what in ("receiving", "inside C++") else pytest.mark.slow) for what in STUCK],
+    [pytest.param(what, marks=[] if what == "receiving" else pytest.mark.slow) for what in STUCK],
 )
 def test_a_kernel_that_is_killed_leaves_no_rank(what: str, tmp_path: Path) -> None:
     notebook = Notebook()
@@ -197,6 +200,7 @@ def test_a_kernel_that_is_killed_leaves_no_rank(what: str, tmp_path: Path) -> No
         notebook.close()
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_restarted_leaves_no_rank() -> None:
     notebook = Notebook()
     try:
