@@ -49,7 +49,9 @@ def parameters_after_6(folder: Path, rank: int) -> list[torch.Tensor]:
     return found
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=() if way in ("ddp", "zero") else pytest.mark.slow) for way in WAYS]
+)
 def test_a_training_goes_on_where_it_was(way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train(way, None)
     undisturbed = lines_of_progress(capsys.readouterr().out)

@@ -50,18 +50,18 @@ def distance(found: list[TrainedModel], wanted: TrainedModel) -> float:
     ("way", "ranks", "options"),
     [
         ("alone", 1, {}),
-        ("ddp", 4, {}),
+        pytest.param("ddp", 4, {}, marks=pytest.mark.slow),
         ("ddp", 5, {}),  # parts of 3, 3, 2, 2 and 2 sequences
-        ("parameter_server", 4, {"bound": 0}),
+        pytest.param("parameter_server", 4, {"bound": 0}, marks=pytest.mark.slow),
         ("parameter_server", 6, {"bound": 0}),  # parts of 3, 3, 2, 2 and 2
-        ("pipeline", 3, {}),
+        pytest.param("pipeline", 3, {}, marks=pytest.mark.slow),
         ("pipeline", 4, {"microbatches": 5}),  # of different sizes
         ("tensor_parallel", 2, {}),
-        ("zero", 3, {}),
+        pytest.param("zero", 3, {}, marks=pytest.mark.slow),
         ("zero", 5, {}),
         ("mesh", 4, {}),
         pytest.param("mesh", 8, {}, marks=pytest.mark.slow),
-        ("mesh", 6, {"sizes": {"tp": 2, "dp": 3, "pp": 1}, "microbatches": 2}),
+        pytest.param("mesh", 6, {"sizes": {"tp": 2, "dp": 3, "pp": 1}, "microbatches": 2}, marks=pytest.mark.slow),
     ],
 )
 def test_a_way_that_is_the_training_of_one_process(

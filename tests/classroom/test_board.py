@@ -307,6 +307,7 @@ def test_a_student_sees_own_plays_pars_and_records(student: Path, capsys: pytest
     assert shown.count("points") > 14 and "Lay out the cluster, lesson 12_hybrid" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", [".", "work", "work/lessons"])
 def test_with_the_solutions_there_who_studies_alone_sees_own_plays(
     student: Path, folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -116,6 +116,7 @@ def test_two_shares_at_once_then_the_whole_is_one_run(course: TinyCourse, tmp_pa
     assert f"seed {seed}" in graded.records["a"].remarks  # what was compared has the seed in it
 
 
+@pytest.mark.slow
 def test_a_share_writes_its_own_students_files_and_no_others(course: TinyCourse) -> None:
     before, book = files(course), course.gradebook.read_bytes()
     course.gradebook.unlink()  # a share does without it

@@ -48,7 +48,14 @@ def test_alt_text_of_many_different_ranks_stays_short() -> None:
 
 
 @pytest.mark.parametrize(
-    "trace", [Trace(1, []), Trace(4, []), ring_trace(2), ring_trace(16), master_trace(64), ring_trace(3, 2**40)]
+    "trace",
+    [
+        Trace(1, []),
+        Trace(4, []),
+        ring_trace(2),
+        *(pytest.param(trace, marks=pytest.mark.slow) for trace in (ring_trace(16), master_trace(64))),
+        ring_trace(3, 2**40),
+    ],
 )
 def test_any_trace_is_drawn_with_all_words_inside_and_apart(trace: Trace) -> None:
     picture = bytes_per_rank(trace, {"a ring": ring_trace(5), "nothing": Trace(2, [])})

@@ -32,7 +32,7 @@ EDGE_CASES = {
     "long names": master_trace(13, 3 * 2**20 + 1),
 }
 
-LARGE = ("64 ranks", "many rounds", "thousands")
+LARGE = ("sixteen ranks", "64 ranks", "many rounds", "thousands")
 cases = [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in EDGE_CASES]
 
 

@@ -38,6 +38,7 @@ def test_into_a_pipe_that_nobody_reads(tmp_path: Path) -> None:
     assert (done.stderr, done.returncode) == ("", 141)
 
 
+@pytest.mark.slow
 def test_alone_an_error_is_shown_once_with_its_line() -> None:
     done = run(*COMMAND, "--ranks", "2", f"{SCRIPT}:wait_in_a_circle")
     assert done.returncode == 1

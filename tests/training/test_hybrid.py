@@ -134,8 +134,8 @@ def test_ten_steps_equal_one_process(sizes: dict[str, int], make: Any) -> None:
     check_equal(hybrid_world().run(train, sizes, schedule, alone[2]), alone)
 
 
-@pytest.mark.parametrize("zero_stage", [0, 1, 2, 3])
-@pytest.mark.parametrize("max_norm", [None, 0.5])
+@pytest.mark.parametrize("zero_stage", [0, *(pytest.param(stage, marks=pytest.mark.slow) for stage in (1, 2)), 3])
+@pytest.mark.parametrize("max_norm", [pytest.param(None, marks=pytest.mark.slow), 0.5])
 def test_zero_along_dp(zero_stage: int, max_norm: float | None) -> None:
     alone = train_alone(MODEL, max_norm)
     options = {"max_norm": max_norm, "zero_stage": zero_stage}

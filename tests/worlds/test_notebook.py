@@ -212,6 +212,7 @@ def test_a_kernel_that_is_restarted_leaves_no_rank() -> None:
         notebook.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent by itself")
 def test_ranks_end_with_their_fork_server() -> None:
     notebook = Notebook()
