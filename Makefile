@@ -75,11 +75,11 @@ $(COMPLETE): $(READY)
 # Tests start thousands of processes. Told to write no compiled files, each of them would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Two workers more than two cores: some tests compute, and some only wait. Threads of torch's that wait for each other
+# Three workers more than two cores: some tests compute, and some only wait. Threads of torch's that wait for each other
 # would keep a core busy with it, a fifth of the time that tests of training take.
-PYTEST = OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+PYTEST = OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
 
-test: $(COMPLETE)  ## run the tests of every day, in about 10 minutes; some of them: make test ARGS="-k ring"
+test: $(COMPLETE)  ## run the tests of every day, in about 8 minutes; some of them: make test ARGS="-k ring"
 	$(PYTEST) -m "not slow" $(ARGS)
 
 test-all: $(COMPLETE)  ## run all tests, also whole lessons, every answer, browsers, Docker, Slurm: half an hour

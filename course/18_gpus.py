@@ -59,10 +59,10 @@ torch.set_num_threads(1)  # matrices as small as ours are not worth a second thr
 # may still compute on the card, with `tensor.to("cuda")`, but four ranks share its memory and its time.
 #
 # With a single card you can try your program on NCCL all the same: `World(4, backend="nccl")`. Each rank then tells
-# NCCL that it is a machine of its own (`NCCL_HOSTID`). So messages leave the card, go through the loopback of this
-# machine, and come back. That is slow, and it is right: all collectives of this course, and the ways to train of
-# [lesson 19](19_capstone.ipynb), have been tried so on one H200. It tells you whether a program works, not how fast
-# it is.
+# NCCL that it is a machine of its own (`NCCL_HOSTID`), and that the loopback is the network (`NCCL_SOCKET_IFNAME`). So
+# messages leave the card and come back. That is slow, and NVIDIA does not support it. But on one H200 it gave right
+# results: for the broadcasts, reduces, gathers, scatters and all-reduces of this course, and for all ways to train of
+# [lesson 19](19_capstone.ipynb). Such a run tells you whether a program works, not how fast it is.
 #
 # A program that asks for `comm.device` runs on both. In a file it looks like this.
 
@@ -100,8 +100,9 @@ assert all(line.endswith("[10.0, 10.0, 10.0]") for line in said)
 #
 # What `main` returns is not printed there: let rank 0 print what you want to see.
 #
-# There, too, NCCL is taken if each rank has a card of its own; `--backend` asks for one or the other. A program of
-# torch's own asks for NCCL, and for its card:
+# There, too, NCCL is taken if each rank has a card of its own, and else what the processor has. Under `srun` and
+# `torchrun` you may choose: `--backend nccl`, or `--backend gloo`. A program of torch's own asks for NCCL, and for its
+# card:
 #
 #     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))    # my card; set by torchrun
 #     dist.init_process_group("nccl")
@@ -193,7 +194,8 @@ assert abs(done - 2000) < 1
 # The clock says 500 µs. The step takes 2,000 µs. It has timed the calls. This is the most common mistake in timing, and
 # it looks like success: whoever makes a kernel slower sees no difference, whoever makes the calls fewer sees a miracle.
 # (A real queue holds about a thousand kernels. Then the calls wait, too, and a longer loop shows the truth. The second
-# table below has counted them.)
+# table below has counted them: behind products of large matrices, the call after the last kernel that fits waits until
+# one of these products is done.)
 #
 # The cure is to wait for the queue before both readings: `torch.cuda.synchronize()`. Or let the card take the time.
 # A `torch.cuda.Event` is a mark in the queue. The card notes when it passes the mark.
@@ -206,7 +208,8 @@ assert abs(done - 2000) < 1
 #     print(begin.elapsed_time(end), "ms")
 #
 # The queue is called a **stream**. A program may have several: kernels in different streams may run at the same time.
-# NCCL's kernels have a stream of their own. That is how an all-reduce hides behind the backward pass.
+# NCCL's kernels get a stream of their own when the collective is asynchronous, as those of DDP are. That is how an
+# all-reduce hides behind the backward pass.
 
 # %%
 show("queue")
@@ -259,13 +262,13 @@ for kernel, prepare in (
 # processor prepares the next step while the card still computes. With it they take turns. So it costs the shorter of
 # two times: what the processor prepares, and what is left of the card's work when the last call has returned.
 #
-# That is nothing where nothing is prepared. And nothing where a kernel is shorter than a call, for there the card is
-# done as soon as the last call is. Kernels of small models are that short.
+# That is almost nothing where nothing is prepared. And almost nothing where a kernel is shorter than a call, for there
+# the card is done as soon as the last call is. Kernels of small models are that short.
 #
 # The same wait hides in `print(loss)`, `if loss > 10`, `tensor.cpu()`, `tensor.nonzero()` and `tensor[mask]`: each
-# needs a value, or a size, that only the card knows. And in `torch.tensor([1.0, 2.0], device="cuda")`: that is a copy,
-# and the next section but one says why it waits. Not in `torch.where`, `clip_grad_norm_` or `optimizer.step()`. (Each
-# tried on an H200, behind a tenth of a second of other work, with torch 2.11.)
+# needs a value, or a size, that only the card knows. And in `torch.tensor([1.0, 2.0], device="cuda")`: that is a copy
+# from pageable memory, and such a copy waits ([lesson 05](05_ddp.ipynb)). Not in `torch.where(mask, a, b)`, in
+# `clip_grad_norm_` as it is by default, or in the `step()` of SGD and Adam.
 #
 # **Try it.** Which `prepare` makes reading the loss cost most, for kernels of 20 µs? Guess, then try five values.
 
@@ -293,8 +296,9 @@ sweep(
 )
 
 # %% [markdown]
-# Now a real card. A step of 256 samples is one of the short ones: the processor needs longer to call its kernels than
-# the card to run them. A step of 65,536 samples keeps the card busy.
+# Now a real card. The kernels of a step of 256 samples are that short: the processor needs longer to call them than the
+# card to run them. A step of 65,536 samples keeps the card busy. So by the rule, reading costs nothing in the first
+# three rows, and 4 ms in the last. The rule leaves out the read itself, some tenths of a millisecond.
 
 # %%
 show("item")
@@ -314,6 +318,9 @@ print(
     f"returned after {1e6 * times.returned:.0f} µs, done after {1e6 * times.done:.0f} µs"
 )
 assert times.returned <= times.done
+
+# %% [markdown]
+# On a card, a convolution of 64 images. If you run the cell twice, the first call is gone: its code is loaded already.
 
 # %%
 show("first_calls")
@@ -525,15 +532,20 @@ assert seen.hidden < seen.communicating + 1e-9
 # an event called `autograd::engine::evaluate_function`. Who counts that as computing finds everything hidden.
 #
 # On a GPU the profiler tells more: the *calls* on the processor's threads, and the *kernels* in the streams of the
-# card. A gap between kernels, while the thread above is busy with calls, means: the processor is too slow. A gap while
-# the thread stands in `cudaStreamSynchronize` means: somebody has read a value, or has waited for a copy.
+# card. A gap between kernels, while the thread above is busy with calls, means: the processor is too slow. A gap that
+# begins where a `cudaStreamSynchronize` ends means: somebody has read a value, or has waited for a copy, and then there
+# was nothing in the queue.
 
 # %% [markdown]
-# Here are the same two steps as above, forward and backward. Of the small one the card computes for a few per cent: all
-# else is the processor, and the profiler, which slows it down. A larger card would not help.
+# Here are forward and backward of the same two steps as above, without the optimizer. Of the small one the card
+# computes for a few per cent. Compare the time of this step with that above: the profiler makes it several times as
+# long. But also without it, the card is busy for a small part of such a step, and a faster card would not help.
 
 # %%
 show("kernels")
+
+# %% [markdown]
+# And a step of DDP on two cards:
 
 # %%
 show("overlap")
@@ -621,7 +633,8 @@ for seed in range(3):
 #
 # Hence the rule of mixed precision: compute in bfloat16, *sum up* in float32. `fully_shard` has
 # `MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)` for it ([lesson 11](11_zero.ipynb)).
-# `torch.autocast`, the usual way with DDP, keeps parameters and gradients in float32, and computes in bfloat16.
+# `torch.autocast("cuda", dtype=torch.bfloat16)`, the usual way with DDP, keeps parameters and gradients in float32, and
+# multiplies matrices in bfloat16. (Without `dtype` it takes float16 there.)
 #
 # Then a gradient has four bytes on its way, as before. What is saved is time to compute, memory for activations, and
 # with `fully_shard` half of the bytes of gathered parameters. Who sends gradients in bfloat16, to save those bytes,
@@ -646,6 +659,10 @@ for ranks in (256, 257, 258):
     assert (of_equal(ranks, 1.0) == nearest) == (ranks < 258)
 assert abs(of_equal(64, 1 / 3) / (64 / 3) - 1) > 0.005
 
+# %% [markdown]
+# On a card there is a third way. **TF32** takes numbers of float32, but multiplies with 11 binary digits of each. torch
+# does so only if asked: `torch.set_float32_matmul_precision("high")`.
+
 # %%
 show("formats")
 
@@ -663,9 +680,11 @@ show("formats")
 # for the next tensor, although their sum is not. `torch.cuda.memory._record_memory_history()` and
 # `torch.cuda.memory._dump_snapshot("snapshot.pickle")` write down each block and the line that asked for it;
 # [pytorch.org/memory_viz](https://pytorch.org/memory_viz) draws it.
-
-# Here all that was before is no model: the library for matrices keeps room to work in. Then look at the peak. It is
-# reached in the backward pass, when activations and gradients are there at once, and it stays when they are gone.
+#
+# Below, some megabytes are there before the model: room to work in, kept for the library that multiplies matrices. And
+# more is reserved than that, since torch gives back only whole blocks of which no part is in use. The peak comes when
+# the backward pass begins. All activations are still there, the derivative of the loss needs room for four more tensors
+# of their size, and no weight has a gradient yet. The peak is a record: it does not fall when the tensors are gone.
 
 # %%
 show("memory")
@@ -749,7 +768,7 @@ assert 0 < differ < 0.5 and 0.5 < error(ours) / error(theirs) < 2
 # - A call returns when its kernel is in the queue. Time with the queue empty before and waited for after, or with
 #   events; and not the first calls.
 # - Reading a value from the card costs the shorter of two times: what the processor has to prepare, and what is left of
-#   the card's work when the last call has returned. That can be half of the step, or nothing.
+#   the card's work when the last call has returned. That can be half of the step, or almost nothing.
 # - busbw is algbw times $2(N-1)/N$, for an all-reduce. It is the number to hold against a link, unless a switch adds up
 #   by itself, or the algorithm sends more than it must.
 # - A fitted α and B describe a ring that would take as long. They hold for the sizes and the ranks that were measured.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -82,6 +83,28 @@ def test_a_recording_says_what_of_and_where(made: Recording) -> None:
     assert made.name in MEASUREMENTS
     assert made.card in str(made) and made.day in str(made) and made.command in str(made)
     assert len(table(made.rows).splitlines()) == len(made.rows) + 1
+
+
+def rows_of(name: str) -> list[Any]:
+    return next([dict(row) for row in made.rows] for made in stored() if made.name == name)
+
+
+def test_lesson_18_says_of_the_recordings_what_they_show() -> None:
+    reads = [row["loss read in each, ms per step"] - row["ms per step"] for row in rows_of("item")]
+    assert all(0 < cost < 0.5 for cost in reads[:3]) and 4 < reads[3] < 4.5
+    (queue,) = rows_of("full_queue")
+    assert 900 < queue["kernels that wait"] < 1100
+    small, large = rows_of("kernels")
+    assert small["of the step %"] < 10 and large["of the step %"] > 80
+    assert 3 * rows_of("item")[0]["ms per step"] < small["step ms"] and small["computing ms"] < 0.5
+    pageable, asynchronous, _, locked = rows_of("copies")
+    assert asynchronous["returned ms"] > 0.9 * pageable["returned ms"] > 100 * locked["returned ms"]
+    activation = 4096 * 512 * 4 / 1e6
+    before, model, *_ = rows_of("memory")
+    peak = max(row["peak MB"] for row in rows_of("memory"))
+    assert before["allocated MB"] < before["reserved MB"] / 2
+    assert peak - model["allocated MB"] == pytest.approx(13 * activation, abs=0.1)  # of them nine before backward
+    assert rows_of("memory")[2]["allocated MB"] - model["allocated MB"] == pytest.approx(9 * activation, abs=0.1)
 
 
 def test_a_call_is_warmed_up_and_then_timed() -> None:
