@@ -12,7 +12,7 @@
 # - see in a profiler's trace how much of the communication is hidden,
 # - say what bfloat16 saves, what it does not, and which sum it spoils.
 #
-# **Time:** about 55 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), [DDP](05_ddp.ipynb) and
+# **Time:** about 60 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), [DDP](05_ddp.ipynb) and
 # [Environments](16_environments.ipynb). No GPU: the ideas are shown with the simulator and with processes. A section
 # that ends in a measurement on a GPU makes it on yours. Without one it shows what was recorded on a real card, with the
 # card's name, versions, date and command, or says that it was not run yet. No such number is invented.
@@ -100,9 +100,9 @@ assert all(line.endswith("[10.0, 10.0, 10.0]") for line in said)
 #
 # What `main` returns is not printed there: let rank 0 print what you want to see.
 #
-# There, too, NCCL is taken if each rank has a card of its own, and else what the processor has. Under `srun` and
-# `torchrun` you may choose: `--backend nccl`, or `--backend gloo`. A program of torch's own asks for NCCL, and for its
-# card:
+# There, too, NCCL is taken if each of up to 16 ranks has a card of its own, and else what the processor has. Under
+# `srun` and `torchrun` you may choose: `--backend nccl`, or `--backend gloo`. A program of torch's own asks for NCCL,
+# and for its card:
 #
 #     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))    # my card; set by torchrun
 #     dist.init_process_group("nccl")

@@ -99,7 +99,9 @@ def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--silence", metavar="SECONDS", type=_positive, default=30, help=silence)
     where = "a directory that all nodes share, for what srun starts; else ~/.distlib/rendezvous"
     parser.add_argument("--rendezvous", metavar="DIR", type=Path, help=where)
-    backend = "under torchrun and srun; else NCCL if each rank has a GPU of its own, and gloo if not"
+    backend = (
+        "under torchrun and srun; else NCCL if there are 2 to 16 ranks, each with a GPU of its own, and gloo if not"
+    )
     parser.add_argument("--backend", choices=["gloo", "nccl"], help=backend)
     script = "print a job script for Slurm: a Jupyter session, or a training that goes on in the next job"
     parser.add_argument("--script", action=_PrintScript, choices=JOB_SCRIPTS, help=script)

@@ -132,10 +132,8 @@ def check_gpus(*, facts: GpuFacts | None = None) -> Finding:
     except Exception as error:
         return Finding("note", f"can't tell: {last_line(str(error))}", "see the line about torch")
     if facts.usable and facts.nccl:
-        shared = "more ranks share them: World(n, backend='nccl')"
-        return Finding(
-            "ok", f"{facts.usable}, NCCL: World(n) takes one for each of up to {facts.usable} ranks; {shared}"
-        )
+        own = f"World(n) takes one for each of up to {facts.usable} ranks; " if facts.usable > 1 else ""
+        return Finding("ok", f"{facts.usable}, NCCL: {own}with World(n, backend='nccl') more ranks share them")
     if facts.usable:
         return Finding("note", f"{facts.usable}, but this torch has no NCCL", "ranks use gloo on the CPU")
     if facts.driver and not facts.cuda_build:

@@ -6,7 +6,7 @@ first_calls      the first call against the later ones
 item             a training loop that reads its loss after each step, and one that does not
 copies           from pageable and from page-locked memory, blocking and not
 formats          multiplications in float32, TF32 and bfloat16
-kernels          for which part of a training step the card computes, as torch.profiler sees it
+kernels          for what share of a training step the card computes, as torch.profiler sees it
 memory           what a training step allocates, and what the allocator keeps
 all_reduces      torch's all-reduce over NCCL, as nccl-tests counts            2 GPUs
 overlap          a step of DDP, as torch.profiler sees it                       2 GPUs

@@ -46,6 +46,7 @@ from distlib.launch.head_connection import (
 )
 from distlib.launch.rendezvous import Rendezvous
 from distlib.worlds.diagnosis import PeerLost, RankError, name_ranks
+from distlib.worlds.real.cards import MOST_RANKS
 from distlib.worlds.real.endpoint import LOST
 from distlib.worlds.real.status_board import StatusBoard
 
@@ -60,7 +61,7 @@ class Head:
         placement: of rank 0, or of another process on this machine.
         rendezvous: where the ranks learn how to reach it.
         shows: whether the supervisor is to show what ranks print; else they do so themselves.
-        backend: "gloo" or "nccl"; None for NCCL if each rank has a GPU of its own, else gloo.
+        backend: "gloo" or "nccl"; None for NCCL if there are 2 to 16 ranks, each with a GPU of its own, else gloo.
 
     Attributes:
         hellos: what each rank has said of itself, by rank.
@@ -120,15 +121,21 @@ class Head:
         self._start_threads()
 
     def _choose_backend(self) -> tuple[str, bool]:
-        """The backend, and whether ranks share GPUs. Raises LaunchError: NCCL was asked for, and a rank has no GPU."""
+        """The backend, and whether ranks share GPUs. Raises LaunchError: NCCL was asked for, and can't be had."""
         cards = [self.hellos[rank].card for rank in range(self.world_size)]
         shared = len(set(cards)) < self.world_size
         if self._backend is None:
-            return "nccl" if None not in cards and not shared and self.world_size > 1 else "gloo", False
+            own = None not in cards and not shared
+            return "nccl" if own and 1 < self.world_size <= MOST_RANKS else "gloo", False
         if self._backend == "nccl" and None in cards:
             without = self.describe(cards.index(None))
             raise LaunchError(f"{without} has no GPU that NCCL can use: leave out --backend, or say --backend gloo.")
-        return self._backend, shared
+        if self._backend == "nccl" and shared and self._placement.nodes > 1:
+            raise LaunchError(
+                "--backend nccl: some ranks have the same GPU, which works on a single node only: start as many ranks "
+                "on each node as it has GPUs, or say --backend gloo."
+            )
+        return self._backend, shared and self._backend == "nccl"
 
     def _publish(self, port: int, one_machine: bool) -> None:
         hosts = [_LOOPBACK] if one_machine else [*own_addresses(), _LOOPBACK]

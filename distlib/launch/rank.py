@@ -30,7 +30,7 @@ from distlib.launch.link import RankConnection
 from distlib.launch.notice import SIGNALS, give_notice, of_this_process
 from distlib.launch.rendezvous import Rendezvous
 from distlib.worlds.diagnosis import Failure
-from distlib.worlds.real.cards import cards_here, identity_of, take_card
+from distlib.worlds.real.cards import identity_of, take_card
 from distlib.worlds.real.endpoint import Endpoint
 from distlib.worlds.real.output_relay import mark_lines
 from distlib.worlds.real.rank_process import STOP_SIGNAL, RankProcess
@@ -42,33 +42,45 @@ _CONNECT_PATIENCE = 2.0  # seconds for one address
 
 
 def be_rank(
-    placement: Placement, rendezvous: Rendezvous, patience: float, hopeless: Callable[[], bool] = lambda: False
+    placement: Placement,
+    rendezvous: Rendezvous,
+    patience: float,
+    hopeless: Callable[[], bool] = lambda: False,
+    *,
+    card: int | None = None,
 ) -> int:
     """Join the head, and do what it says until it says goodbye. Returns the exit status.
 
     Args:
         patience: seconds to look for the head.
         hopeless: asked meanwhile; true when the head is known to have ended.
+        card: the number of the GPU that it would take; None if it needs none.
 
     Raises:
         LaunchError: there is no head to be found within `patience` seconds.
     """
     try:
-        connection, head_node = _join(placement, rendezvous, patience, hopeless)
+        hello = _hello(placement, card)  # before it joins: to start CUDA takes seconds, and the head takes one by one
+        connection, head_node = _join(placement, hello, rendezvous, patience, hopeless)
         welcome: Welcome = pickle.loads(connection.recv_bytes())
     except (EOFError, OSError):
         return 1  # the head has said why
     link = RankConnection(connection, placement.rank, f"{placement}: lost the head, on node {head_node}.")
     with _output(placement, link, welcome):
-        return _serve(placement, link, rendezvous, welcome)
+        return _serve(placement, link, rendezvous, welcome, card)
 
 
-def _serve(placement: Placement, link: RankConnection, rendezvous: Rendezvous, welcome: Welcome) -> int:
+def _serve(
+    placement: Placement, link: RankConnection, rendezvous: Rendezvous, welcome: Welcome, card: int | None
+) -> int:
     torch.set_num_threads(max(1, _cores() // placement.local_size))
-    endpoint = _make_endpoint(placement, link, rendezvous, welcome)
+    if welcome.backend == "nccl":
+        link.listen()  # pairs of ranks meet without a limit of time: who is left alone has to hear that it is over
+    endpoint = _make_endpoint(placement, link, rendezvous, welcome, card)
     link.shield = endpoint.shield
     process = LaunchedRank(placement, endpoint, link)
-    link.listen()
+    if welcome.backend != "nccl":
+        link.listen()
     try:
         process.serve()
     except _Goodbye as goodbye:
@@ -81,7 +93,7 @@ def _serve(placement: Placement, link: RankConnection, rendezvous: Rendezvous, w
 
 
 def _join(
-    placement: Placement, rendezvous: Rendezvous, patience: float, hopeless: Callable[[], bool]
+    placement: Placement, hello: Hello, rendezvous: Rendezvous, patience: float, hopeless: Callable[[], bool]
 ) -> tuple[Connection, str]:
     """The connection to the head, and the node that it is on. Raises EOFError if the head has ended."""
     give_up, tried = time.monotonic() + patience, "no word of it"
@@ -89,7 +101,7 @@ def _join(
         word = rendezvous.look()
         if word is not None:
             head = json.loads(word)
-            connection = _call(head, placement)
+            connection = _call(head, hello)
             if connection is not None:
                 return connection, head["node"]
             tried = f"nobody who knows the secret at {', '.join(head['hosts'])}, port {head['port']}"
@@ -102,29 +114,35 @@ def _join(
     )
 
 
-def _call(head: dict[str, Any], placement: Placement) -> Connection | None:
+def _call(head: dict[str, Any], hello: Hello) -> Connection | None:
     """Connect to the head at one of its addresses; None if it can be reached at none of them."""
     for host in head["hosts"]:
         with contextlib.suppress(OSError, EOFError, AuthenticationError):
             connection = head_connection.call(host, head["port"], bytes.fromhex(head["key"]), _CONNECT_PATIENCE)
-            connection.send_bytes(pickle.dumps(_hello(placement)))
+            connection.send_bytes(pickle.dumps(hello))
             return connection
     return None
 
 
-def _hello(placement: Placement) -> Hello:
-    card = identity_of(placement.local_rank % cards_here()) if cards_here() else None
-    return Hello(placement.rank, placement.world_size, placement.node, placement.node_name, os.getpid(), card)
+def _hello(placement: Placement, card: int | None) -> Hello:
+    identity = None if card is None else identity_of(card)
+    return Hello(placement.rank, placement.world_size, placement.node, placement.node_name, os.getpid(), identity)
 
 
-def _make_endpoint(placement: Placement, link: RankConnection, rendezvous: Rendezvous, welcome: Welcome) -> Endpoint:
+def _make_endpoint(
+    placement: Placement, link: RankConnection, rendezvous: Rendezvous, welcome: Welcome, card: int | None
+) -> Endpoint:
     open_store: OpenStore = lambda name, size: rendezvous.open_store(f"{welcome.token}-{name}", size)  # noqa: E731
     rank, world_size, device = placement.rank, placement.world_size, torch.device("cpu")
     if welcome.backend == "nccl":
-        device = take_card(placement.local_rank % cards_here(), rank, welcome.cards_are_shared)
+        assert card is not None, "the head has seen that each rank has a GPU"
+        device = take_card(card, rank, welcome.cards_are_shared)
     transports: dict[str, Transport] = {}
     if world_size > 1:
-        os.environ["GLOO_SOCKET_IFNAME"] = _interface_of(welcome.host)  # for torch's own process groups
+        interface = _interface_of(welcome.host)
+        os.environ["GLOO_SOCKET_IFNAME"] = interface  # for torch's own process groups
+        if placement.nodes > 1 and interface:
+            os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={interface}")
         transports["cpu"] = GlooTransport(open_store, rank, world_size, welcome.host)
         if welcome.backend == "nccl":
             transports["cuda"] = NcclTransport(open_store, rank, world_size, device)

@@ -26,6 +26,7 @@ from distlib.launch.rendezvous import FileRendezvous, Rendezvous, StoreRendezvou
 from distlib.launch.script import Target, call_target
 from distlib.worlds import pickling
 from distlib.worlds.diagnosis import RankError
+from distlib.worlds.real.cards import cards_here
 from distlib.worlds.real.output_relay import print_output
 from distlib.worlds.real.supervisor import RunSettings, Supervisor
 
@@ -42,7 +43,7 @@ class Options:
         silence: seconds; see `elastic`.
         directory: where processes that srun has started meet; None for one in the home.
         patience: seconds for all of them to come.
-        backend: "gloo" or "nccl"; None for NCCL if each rank has a GPU of its own, else gloo.
+        backend: "gloo" or "nccl"; None for NCCL if there are 2 to 16 ranks, each with a GPU of its own, else gloo.
     """
 
     ranks: int | None = None
@@ -77,13 +78,22 @@ def launch(target: Target, placement: Placement | None, options: Options) -> int
 
 def _be_rank(placement: Placement, target: Target, options: Options) -> int:
     if placement.rank > 0:
-        return be_rank(placement, _rendezvous(placement, options), options.patience)
+        card = _card(placement, options.backend)
+        return be_rank(placement, _rendezvous(placement, options), options.patience, card=card)
     head = HeadProcess(placement, target, options)
     try:
         rendezvous = _rendezvous(placement, options, opens=not placement.agent_store)
-        return be_rank(placement, rendezvous, options.patience, hopeless=head.has_ended)
+        card = _card(placement, options.backend)
+        return be_rank(placement, rendezvous, options.patience, head.has_ended, card=card)
     finally:
         head.wait()  # it may have something to say, and ends when all ranks have
+
+
+def _card(placement: Placement, backend: str | None) -> int | None:
+    """The number of the GPU that a rank would take; None where it needs none, or there is none."""
+    if backend == "gloo" or (backend is None and placement.world_size == 1) or not cards_here():
+        return None
+    return placement.local_rank % cards_here()
 
 
 def _leave(status: int) -> NoReturn:

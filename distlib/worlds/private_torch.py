@@ -45,6 +45,13 @@ def gloo_group(store: Any, rank: int, world_size: int, host: str, timeout: datet
     return _c10d.ProcessGroupGloo(store, rank, world_size, options)
 
 
+def nccl_group(store: Any, rank: int, world_size: int, timeout: datetime.timedelta) -> Any:
+    """A process group of NCCL, whose operations may be under way for as long as `timeout`."""
+    options = _c10d.ProcessGroupNCCL.Options()
+    options._timeout = timeout
+    return _c10d.ProcessGroupNCCL(store, rank, world_size, options)
+
+
 class DispatchMode(DispatchBase):
     """Sees each operation of the thread that entered it. torch's own also imports a compiler, which takes seconds."""
 

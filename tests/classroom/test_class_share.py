@@ -154,6 +154,7 @@ def test_a_team_is_judged_once(course: TinyCourse, tmp_path: Path) -> None:
 # What need not be judged again, and what must
 
 
+@pytest.mark.slow
 def test_what_was_judged_is_left_alone(course: TinyCourse) -> None:
     share(course, "1/2")
     again = share(course, "1/2")

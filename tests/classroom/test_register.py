@@ -81,6 +81,7 @@ def test_an_extension_may_come_before_the_notebook(course: TinyCourse, capsys: p
         assert gradebook.find_submission(NAME, "zoe").extension.days == 7
 
 
+@pytest.mark.slow
 def test_an_extension_for_nobody_is_said_with_near_names(
     course: TinyCourse, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,6 +130,7 @@ def count_judged(course: TinyCourse, path: Path) -> ClassRun:
     return grade_class(open_course(course.root), NAME, counted, jobs=1, patience=60.0)
 
 
+@pytest.mark.slow
 def test_a_team_hands_in_once(course: TinyCourse, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     course.hand_in("ada", {**RIGHT, **WRONG}, timestamp="2026-01-01 10:00 UTC")
     course.hand_in("eve", {})

@@ -48,7 +48,7 @@ def has_equal_blocks(name: str, length: int, options: Options) -> bool:
 
 
 @pytest.mark.parametrize(
-    "size", [pytest.param(size, marks=pytest.mark.slow if size in (5, 9, 12, 16) else ()) for size in SIZES]
+    "size", [pytest.param(size, marks=pytest.mark.slow if size in (5, 6, 9, 12, 16) else ()) for size in SIZES]
 )
 @pytest.mark.parametrize("name", COLLECTIVES)
 def test_results_traffic_and_time(name: str, size: int) -> None:

@@ -365,6 +365,7 @@ def test_its_alternative_text_is_that_of_the_picture() -> None:
     assert "Round 1: 0 sends chunk 3 to 1, " in play_chunks(history).scene.alt
 
 
+@pytest.mark.slow
 def test_a_player_needs_no_matplotlib() -> None:
     code = (
         "import sys; from distlib.draw import play_timeline; from distlib.draw.players.still import still_html\n"

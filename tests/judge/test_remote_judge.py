@@ -248,6 +248,7 @@ def test_a_cell_that_ends_its_process_or_does_not_end_is_left_out() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_when_the_time_for_the_submission_is_over_the_rest_is_said_to_be_not_graded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -80,6 +80,7 @@ def test_a_stranger_does_not_disturb_the_head(rendezvous: FileRendezvous) -> Non
         ("gloo", ["a", "b"], "gloo", False),
         ("nccl", ["a", "b"], "nccl", False),
         ("nccl", ["a", "a"], "nccl", True),
+        (None, [str(card) for card in range(17)], "gloo", False),
     ],
 )
 def test_nccl_is_for_ranks_with_a_card_each(

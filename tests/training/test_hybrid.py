@@ -180,6 +180,7 @@ def test_other_schedules(schedule: Schedule) -> None:
     check_equal(hybrid_world().run(train, CUBE, schedule, alone[2], 0.5, model=TIED, zero_stage=1), alone)
 
 
+@pytest.mark.slow
 def test_activations_computed_again() -> None:
     alone = train_alone(MODEL)
     check_equal(hybrid_world().run(train, CUBE, gpipe(2, 4), alone[2], recompute=True), alone)

@@ -6,7 +6,8 @@ import os
 
 import torch
 
-_STREAMS = "CUDA_DEVICE_MAX_CONNECTIONS"  # queues of a card per process, 8 unless told; a stream of each pair needs one
+MOST_RANKS = 16  # for which NCCL is taken unasked: each pair of ranks has two streams, and a card 32 queues for them
+_QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"  # hardware queues of a process, 8 unless told; read when CUDA starts
 
 
 def cards_here() -> int:
@@ -14,9 +15,13 @@ def cards_here() -> int:
     return torch.cuda.device_count() if torch.distributed.is_nccl_available() else 0
 
 
-def identity_of(number: int) -> str:
-    """What tells a GPU from all others, on any machine. It starts CUDA in this process."""
-    return str(torch.cuda.get_device_properties(number).uuid)
+def identity_of(number: int) -> str | None:
+    """What tells a GPU from all others, on any machine; None if CUDA can't open it. It starts CUDA in this process."""
+    os.environ[_QUEUES] = "32"
+    try:
+        return str(torch.cuda.get_device_properties(number).uuid)
+    except (RuntimeError, AssertionError):  # such as a driver that is too old
+        return None
 
 
 def take_card(number: int, rank: int, shared: bool) -> torch.device:
@@ -26,11 +31,11 @@ def take_card(number: int, rank: int, shared: bool) -> torch.device:
     that it is a host of its own. Then messages go through main memory and this machine's loopback: slow, but they go.
 
     Args:
-        shared: whether another rank may have it, too.
+        shared: whether another rank of this machine may have it, too.
     """
-    os.environ.setdefault(_STREAMS, "32")
+    os.environ[_QUEUES] = "32"
     if shared:
-        os.environ.update({"NCCL_HOSTID": f"rank {rank}", "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1"})
+        os.environ.update({"NCCL_HOSTID": f"rank {rank}", "NCCL_SOCKET_IFNAME": "lo", "NCCL_NET": "Socket"})
     device = torch.device("cuda", number)
     torch.cuda.set_device(device)
     return device

@@ -62,7 +62,7 @@ class Modes:
 
     @contextlib.contextmanager
     def on(self, rank_device: torch.device) -> Iterator[None]:
-        """In this block they hold here; the notebook's GPU is this rank's, where each has its own."""
+        """In this block they hold here; the notebook's GPU is this rank's, where ranks have GPUs."""
         if _default_device().type != "cpu":
             torch.set_default_device(None)
         torch.set_default_dtype(self.dtype)

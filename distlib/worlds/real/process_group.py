@@ -1,4 +1,4 @@
-"""The communicator between real processes: gloo on CPUs, NCCL where each rank has its own GPU.
+"""The communicator between real processes: gloo or shared memory on CPUs, NCCL on GPUs.
 
 It checks the arguments, finds out which line of the student's code is calling, and leaves the rest to the rank's
 `Endpoint`, which says how two ranks meet.

@@ -82,6 +82,8 @@ def _make_endpoint(settings: RankSettings, inbox: socket.socket) -> Endpoint:
     open_store = file_stores(directory)
     device = torch.device("cpu")
     if settings.backend == "nccl":
+        if not cards_here():
+            raise RuntimeError("a rank sees no GPU: set CUDA_VISIBLE_DEVICES before distlib is imported")
         device = take_card(rank % cards_here(), rank, shared=cards_here() < world_size)
     transports: dict[str, Transport] = {}
     shares_memory = settings.backend == "shared_memory"

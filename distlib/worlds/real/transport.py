@@ -8,16 +8,18 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.distributed
 
-from distlib.worlds.private_torch import gloo_group
+from distlib.worlds.private_torch import gloo_group, nccl_group
 from distlib.worlds.tensor_bytes import as_bytes, dense, landing_of
 
 _TIMEOUT = datetime.timedelta(seconds=60)
+_AS_LONG_AS_IT_TAKES = datetime.timedelta(days=7)  # a receive may begin long before its sender waits for its send
 _TAGS = 2**30  # gloo numbers messages with 31 bits
 _c10d: Any = torch.distributed  # torch's own annotations leave out the process groups' methods
 Wait = Callable[[], Any]
@@ -59,16 +61,20 @@ class GlooTransport(Transport):
 
 
 @contextlib.contextmanager
-def _without_words() -> Iterator[None]:
-    """What is written to stderr in this block, also by C++, is dropped."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+def _stderr_of_failures() -> Iterator[None]:
+    """What is written to stderr in this block, also by C++, is shown only if it raises something."""
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as written:
+        os.dup2(written.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            written.seek(0)
+            os.write(kept, written.read())
+            raise
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 class NcclTransport(Transport):
@@ -82,6 +88,9 @@ class NcclTransport(Transport):
     until the other rank makes it, too. Ranks that each wait for another neighbour would wait for ever. So all pairs
     meet here, step by step: in step s, rank r meets rank r XOR s.
 
+    A message belongs to the stream of the GPU that is current when it is taken, not when it was begun. Who computes on
+    other streams waits for them before a tensor is sent, received or used.
+
     Args:
         device: this rank's GPU; see cards.
     """
@@ -89,15 +98,10 @@ class NcclTransport(Transport):
     def __init__(self, open_store: OpenStore, rank: int, world_size: int, device: torch.device) -> None:
         self._rank, self._device = rank, device
         self._up, self._down = (
-            _c10d.ProcessGroupNCCL(
-                open_store(f"nccl-{name}", world_size),
-                rank,
-                world_size,
-                _c10d.ProcessGroupNCCL.Options(),
-            )
+            nccl_group(open_store(f"nccl-{name}", world_size), rank, world_size, _AS_LONG_AS_IT_TAKES)
             for name in ("up", "down")
         )
-        with _without_words():  # torch warns that it makes a communicator for each pair
+        with _stderr_of_failures():  # torch warns that it makes a communicator for each pair
             for step in range(1, 1 << (world_size - 1).bit_length()):
                 if rank ^ step < world_size:
                     self._meet(rank ^ step)
