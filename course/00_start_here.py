@@ -827,7 +827,7 @@ world.close()
 # | 18 | [From here to GPUs](18_gpus.ipynb), optional | timing, bandwidth and profiling, with and without a GPU | 60 | |
 # | 19 | [Capstone](19_capstone.ipynb) | a small language model, trained in every way | 75 | 210 |
 # | | together: 68 hours | without the optional ones | 1,955 | 2,110 |
-# | | optional: 10 hours more | | 515 | 75 |
+# | | optional: 10 hours more | | 520 | 75 |
 #
 # ## Glossary
 #
