@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from distlib.authoring.notebook import notebook_from_text
 from tests.answers_table import main
-from tests.tools.tiny_course import NAME, TEXT
+from tests.tools.tiny_course import NAME, write_answers
 
 ANSWERS = {
     "double/right_adds": """
@@ -53,13 +52,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
     """A folder with one exercise and its answers."""
-    notebook = tmp_path / "solutions" / NAME / f"{NAME}.ipynb"
-    notebook.parent.mkdir(parents=True)
-    notebook.write_text(notebook_from_text(TEXT, f"{NAME}.py", graded=True))
-    for name, text in ANSWERS.items():
-        path = tmp_path / "tests" / "answers" / NAME / f"{name}.py"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text.lstrip())
+    write_answers(tmp_path, ANSWERS)
     return tmp_path
 
 

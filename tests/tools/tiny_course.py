@@ -187,6 +187,17 @@ class TinyCourse:
         return f"sqlite:///{self.gradebook}"
 
 
+def write_answers(folder: Path, answers: Mapping[str, str]) -> None:
+    """The exercise in a folder of an instructor's own, with answers to it: texts by function/answer."""
+    notebook = folder / "solutions" / NAME / f"{NAME}.ipynb"
+    notebook.parent.mkdir(parents=True)
+    notebook.write_text(notebook_from_text(TEXT, f"{NAME}.py", graded=True))
+    for name, text in answers.items():
+        path = folder / "tests" / "answers" / NAME / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.lstrip())
+
+
 def make_tiny_course(folder: Path) -> TinyCourse:
     """A course whose assignment is released; nobody has handed in."""
     source = folder / "solutions" / NAME
