@@ -32,6 +32,7 @@ from distlib.launch.rendezvous import Rendezvous
 from distlib.worlds.diagnosis import Failure
 from distlib.worlds.real.cards import identity_of, take_card
 from distlib.worlds.real.endpoint import Endpoint
+from distlib.worlds.real.notebook_state import News
 from distlib.worlds.real.output_relay import mark_lines
 from distlib.worlds.real.rank_process import STOP_SIGNAL, RankProcess
 from distlib.worlds.real.transport import GlooTransport, NcclTransport, OpenStore, Transport
@@ -192,6 +193,11 @@ class LaunchedRank(RankProcess):
             self._endpoint.stop()
         else:
             give_notice()
+
+    def _call(self, blob: bytes, news: News | None) -> tuple[Any, Any]:
+        if self._ended_by is not None:  # the signal came before there was a function to leave
+            self._endpoint.stop()
+        return super()._call(blob, news)
 
     def _report(self, *values: Any) -> None:
         """As a `RankProcess`; but a rank that was stopped, and not by the head, has failed."""

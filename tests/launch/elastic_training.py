@@ -89,9 +89,15 @@ def once_killed(comm: Communicator, folder: str) -> None:
 
 
 def lose_a_node(comm: Communicator, folder: str) -> None:
-    """A training of 12 steps. On 2 ranks it does not get further than step 7: the test takes one of them away."""
+    """A training of 12 steps. On 2 ranks it does not get further than step 7: the test takes one of them away.
+
+    A rank that begins alone, as it was early, waits for the other: torchrun then starts both.
+    """
 
     def wait(comm: Communicator, step: int) -> None:
+        while comm.world_size == 1 and not (Path(folder) / "there-0").exists():
+            (Path(folder) / "alone").touch()
+            comm.sleep(0.02)
         if (step, comm.world_size) == (7, 2):
             (Path(folder) / f"there-{comm.rank}").touch()
             while True:

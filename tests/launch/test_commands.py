@@ -3,20 +3,22 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import torch.distributed
 
+from tests.tools.launched import slurm_variables
+
 SCRIPT = Path(__file__).parent / "rank_functions.py"
 COMMAND = ["-m", "distlib.cli", "launch"]
 
 
-def run(*command: str) -> subprocess.CompletedProcess[str]:
+def run(*command: str, variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     quiet = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
-    return subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, timeout=200, env={**os.environ, **quiet}
-    )
+    environment = {**os.environ, **quiet, **(variables or {})}
+    return subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=200, env=environment)
 
 
 def test_alone_on_this_machine() -> None:
@@ -82,3 +84,26 @@ def test_torchrun_names_a_killed_rank() -> None:
     )
     assert done.returncode == 1
     assert "PeerLost: rank 1 ended in the middle of the run: its process is gone. Rank 0 waited for it." in done.stderr
+
+
+TERMINATED_BEFORE_IT_BEGINS = """
+import os, signal, sys
+from distlib.cli import main
+from distlib.launch.rank import LaunchedRank
+
+def prepare(*values, before=LaunchedRank._prepare):
+    os.kill(os.getpid(), signal.SIGTERM)
+    before(*values)
+
+LaunchedRank._prepare = prepare
+sys.exit(main())
+"""
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_terminated_before_its_function_begins_does_not_begin(tmp_path: Path) -> None:
+    words = ["launch", "--rendezvous", str(tmp_path), f"{SCRIPT}:wait_for_file", str(tmp_path / "flag")]
+    done = run("-c", TERMINATED_BEFORE_IT_BEGINS, *words, variables=slurm_variables(0, 1, 1))
+    assert "rank 0 raised Ended: SIGTERM from what has started it" in done.stderr
+    assert done.returncode == 1
+    assert list(tmp_path.iterdir()) == []
