@@ -16,7 +16,13 @@ from pathlib import Path
 import pytest
 
 # The tests of these files are about the lesson, the exercise or the patient that is their parameter.
-BY_SUBJECT = ("test_lessons.py", "test_answers.py", "test_answers_fast.py", "test_patients.py")
+BY_SUBJECT = (
+    "test_lessons.py",
+    "test_answers.py",
+    "test_answers_fast.py",
+    "test_patients.py",
+    "test_tools_that_serve.py",
+)
 
 
 def read_share(text: str) -> tuple[int, int]:

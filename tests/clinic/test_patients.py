@@ -24,11 +24,6 @@ running = importlib.import_module("distlib.clinic.run_patient")  # its function 
 
 EVERY_DAY = ("order_of_calls", "float64_on_one_rank")  # one that hangs, and one that does not
 slow_ones = [pytest.param(name, marks=[] if name in EVERY_DAY else pytest.mark.slow) for name in PATIENTS]
-SERVED = [(name, tool) for name, patient in PATIENTS.items() for tool in patient.served_by]
-served = [
-    pytest.param(*pair, marks=[] if pair == ("order_of_calls", "DETAIL") else pytest.mark.slow, id="-".join(pair))
-    for pair in SERVED
-]
 
 
 def shows_what_it_should(patient: Patient, report: PatientReport) -> bool:
@@ -48,14 +43,6 @@ def test_a_patient_shows_what_its_text_says(name: str) -> None:
     report = run_patient(name)
     assert shows_what_it_should(PATIENTS[name], report), report
     assert report.outcome == PATIENTS[name].outcome
-
-
-@pytest.mark.parametrize(("name", "tool"), served)
-def test_a_tool_that_serves_says_what_is_said_of_it(name: str, tool: str) -> None:
-    report = run_patient(name, tool)
-    if NO_DUMP in report.text:
-        pytest.skip("py-spy is not here, or may not look")
-    assert PATIENTS[name].served_by[tool] in " ".join(ending.text for ending in report.endings), report
 
 
 @pytest.mark.parametrize("name", slow_ones)

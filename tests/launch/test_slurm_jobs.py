@@ -94,8 +94,12 @@ def test_slurm_gives_notice_before_the_limit_and_the_next_turn_goes_on(cluster: 
     is_back_in_the_queue(cluster, tmp_path, job)
     checkpoints = tmp_path / "checkpoints"
     before = good_steps(checkpoints)[-1]
-    assert cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now").returncode == 0  # else in 2 minutes
-    wait_until(lambda: good_steps(checkpoints)[-1] > before, lambda: log_of(tmp_path, job))
+
+    def goes_on() -> bool:
+        cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")  # else in 2 minutes; refused once it runs
+        return good_steps(checkpoints)[-1] > before
+
+    wait_until(goes_on, lambda: log_of(tmp_path, job))
     cluster.run("scancel", job)
 
 

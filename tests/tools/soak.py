@@ -55,7 +55,7 @@ def run_once(parts: Sequence[str], options: Sequence[str]) -> tuple[int, list[st
     """Run tests. How many there were, and which of them have failed; a run that breaks off counts as a failure."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", f"--timeout={_LONGEST}"]
+        command = [sys.executable, "-m", "pytest", "-q", "-n", "6", "--dist", "loadfile", f"--timeout={_LONGEST}"]
         done = subprocess.run([*command, f"--junitxml={report}", *options, *parts], cwd=ROOT)
         failed, count = failures(report) if report.exists() else ([], 0)
     return count, failed or ([f"pytest itself: status {done.returncode}"] if done.returncode else [])
