@@ -8,6 +8,7 @@ one on light paper and one on dark (see `light_and_dark`), made from the same dr
 from __future__ import annotations
 
 import base64
+import functools
 import html
 import io
 from collections.abc import Mapping, Sequence
@@ -84,7 +85,7 @@ class Picture:
 
         colors = numpy.array(pixels)
         drawn = ImageColor.getrgb(INK)
-        is_ink = numpy.abs(colors[..., :3].astype(int) - drawn).max(axis=-1) <= 16
+        is_ink = numpy.abs(colors[..., :3].astype(numpy.int16) - numpy.int16(drawn)).max(axis=-1) <= 16
         colors[is_ink, :3] = ImageColor.getrgb(ink)
         whole = Image.alpha_composite(Image.new("RGBA", pixels.size, paper), Image.fromarray(colors))
         few = whole.quantize(256, method=Image.Quantize.FASTOCTREE)
@@ -223,6 +224,12 @@ def key_text(canvas: Axes, right: float, baseline: float, words: str) -> float:
 
 def text_width(words: str, size: float) -> float:
     """How wide `words` are in a font of `size`, both in CSS pixels. Use within `drawing_style`."""
+    return size * _width_at_size_1(words) if words else 0.0
+
+
+@functools.lru_cache(10_000)
+def _width_at_size_1(words: str) -> float:
+    """Outlines grow with the size of a font. The same few words are measured many times, also in one picture."""
     from matplotlib.textpath import TextPath
 
-    return float(TextPath((0, 0), words, size=size).get_extents().width) if words else 0.0
+    return float(TextPath((0, 0), words, size=1).get_extents().width)

@@ -292,6 +292,7 @@ def run_in_a_notebook(course: Path, cells: list[str]) -> list[NotebookNode]:
     return list(notebook.cells[-1].outputs)
 
 
+@pytest.mark.slow
 def test_the_cell_looks_at_the_functions_as_they_are_defined(root: Path, course: Path) -> None:
     answers = half_finished(root)  # in the kernel; in the file nothing is written
     cells = ["import torch\nfrom distlib import Communicator", *answers.values(), CHECK]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from distlib.draw import curves, histogram
-from distlib.draw.picture import wrap_words
+from distlib.draw.picture import Picture, wrap_words
 from distlib.draw.style import BODY, drawing_style, points
 from tests.tools.draw_samples import text_boxes, texts
 
@@ -86,15 +87,15 @@ def test_histograms_that_cannot_be_drawn(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "picture",
+    "draw",
     [
-        curves(LINES, along="s", values="loss", title="Loss"),
-        curves({name: LINES["synchronous"] for name in LONG}, along="s", values="loss", title="Loss"),
-        histogram(STALENESS, along="staleness", title="Found"),
-        histogram({name: [0, 1] for name in LONG}, along="staleness", title="Found"),
+        lambda: curves(LINES, along="s", values="loss", title="Loss"),
+        lambda: curves({name: LINES["synchronous"] for name in LONG}, along="s", values="loss", title="Loss"),
+        lambda: histogram(STALENESS, along="staleness", title="Found"),
+        lambda: histogram({name: [0, 1] for name in LONG}, along="staleness", title="Found"),
     ],
 )
-def test_no_text_lies_on_another(picture: Any) -> None:
-    boxes = list(text_boxes(picture).values())
+def test_no_text_lies_on_another(draw: Callable[[], Picture]) -> None:
+    boxes = list(text_boxes(draw()).values())
     for index, one in enumerate(boxes):
         assert not any(one.overlaps(other) for other in boxes[index + 1 :])

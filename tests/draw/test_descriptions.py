@@ -74,7 +74,7 @@ Outputs = list[tuple[dict[str, Any], Any]]
 
 @pytest.fixture
 def outputs(monkeypatch: pytest.MonkeyPatch) -> Outputs:
-    """What is displayed from now on: the data of an output, and the widget in it."""
+    """What is displayed from now on: the data of an output, and the widget in it. Pictures have no pixels."""
     shown: Outputs = []
 
     def display(data: dict[str, Any], **options: Any) -> None:
@@ -82,6 +82,8 @@ def outputs(monkeypatch: pytest.MonkeyPatch) -> Outputs:
         shown.append((data, ipywidgets.widgets.widget._instances[view["model_id"]] if view else None))
 
     monkeypatch.setattr("IPython.display.display", display)
+    monkeypatch.setattr(Picture, "_pixels", lambda self: None)
+    monkeypatch.setattr(Picture, "_on_paper", lambda self, pixels, paper, ink: b"")
     return shown
 
 

@@ -66,16 +66,22 @@ def test_where_there_is_little_room_it_is_scrolled_and_not_made_illegible() -> N
 def test_ink_and_paper_fit_the_page_and_nothing_else_changes() -> None:
     picture = timeline(ring_trace(4))
     pages = [np.asarray(_pixels(_png_of(image))) for image in _images(picture)]
-    light, dark = ([tuple(pixel) for pixel in page.reshape(-1, 3).tolist()] for page in pages)
-    seen = {name: Counter(page) for name, page in (("light", light), ("dark", dark))}
+    seen = {"light": _colors_of(pages[0]), "dark": _colors_of(pages[1])}
     for name, paper, ink in (
         ("light", style.LIGHT_PAPER, style.INK),
         ("dark", style.DARK_PAPER, style.DARK_INK),
     ):
         assert seen[name].most_common(1)[0][0] == ImageColor.getrgb(paper)
         assert _nearest(seen[name], ink) > 500 and _nearest(seen[name], style.BLUE) > 500
-    drawn = [there for here, there in zip(light, dark, strict=True) if here == ImageColor.getrgb(style.INK)]
-    assert len(drawn) > 500 and _nearest(Counter(drawn), style.DARK_INK) > 0.99 * len(drawn)
+    drawn = pages[1][(pages[0] == ImageColor.getrgb(style.INK)).all(axis=-1)]
+    assert len(drawn) > 500 and _nearest(_colors_of(drawn), style.DARK_INK) > 0.99 * len(drawn)
+
+
+def _colors_of(pixels: np.ndarray) -> Counter[tuple[int, int, int]]:
+    """How many pixels have each color."""
+    red, green, blue = pixels.reshape(-1, 3).astype(int).T
+    found, counts = np.unique((red << 16) + (green << 8) + blue, return_counts=True)
+    return Counter({(c >> 16, c >> 8 & 255, c & 255): n for c, n in zip(found.tolist(), counts.tolist(), strict=True)})
 
 
 def _nearest(seen: Counter[tuple[int, int, int]], color: str) -> int:

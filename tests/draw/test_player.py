@@ -274,6 +274,7 @@ play_timeline(ring_trace(4), title="A <ring>")
 """
 
 
+@pytest.mark.slow
 def test_a_notebook_gets_a_widget_and_an_image() -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
     NotebookClient(notebook, timeout=200, startup_timeout=200, kernel_name="python3").execute()

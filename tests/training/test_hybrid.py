@@ -142,8 +142,16 @@ def test_zero_along_dp(zero_stage: int, max_norm: float | None) -> None:
     check_equal(hybrid_world().run(train, CUBE, one_forward_one_backward(2, 2), alone[2], **options), alone)
 
 
-@pytest.mark.parametrize("zero_stage", [0, 1])
-@pytest.mark.parametrize("sizes", [CUBE, {"dp": 4, "pp": 1, "tp": 2}, {"tp": 1, "pp": 4, "dp": 2}])
+@pytest.mark.parametrize(
+    ("sizes", "zero_stage"),
+    [
+        (CUBE, 1),
+        ({"tp": 1, "pp": 4, "dp": 2}, 0),
+        pytest.param(CUBE, 0, marks=pytest.mark.slow),
+        pytest.param({"tp": 1, "pp": 4, "dp": 2}, 1, marks=pytest.mark.slow),
+        *(pytest.param({"dp": 4, "pp": 1, "tp": 2}, stage, marks=pytest.mark.slow) for stage in (0, 1)),
+    ],
+)
 def test_tied_weights_and_a_clipped_norm(sizes: dict[str, int], zero_stage: int) -> None:
     alone = train_alone(TIED, max_norm=0.2)
     assert min(alone[1]) > 0.2  # every step is clipped
@@ -151,7 +159,7 @@ def test_tied_weights_and_a_clipped_norm(sizes: dict[str, int], zero_stage: int)
     check_equal(hybrid_world().run(train, sizes, gpipe(sizes["pp"], 2), alone[2], **options), alone)
 
 
-@pytest.mark.parametrize(("zero_stage", "tied"), [(1, True), (3, False)])
+@pytest.mark.parametrize(("zero_stage", "tied"), [pytest.param(1, True, marks=pytest.mark.slow), (3, False)])
 def test_positions(zero_stage: int, tied: bool) -> None:
     model = replace(PLACED, tied=tied)
     alone = train_alone(model, max_norm=0.2)
@@ -174,7 +182,9 @@ def test_stage_2_with_weights_that_are_tied_inside_a_stage() -> None:
     check_equal(hybrid_world().run(train, {"dp": 4, "pp": 1, "tp": 2}, gpipe(1, 2), alone[2], **options), alone)
 
 
-@pytest.mark.parametrize("schedule", [interleaved_1f1b(2, 2, 2), zero_bubble(2, 2)])
+@pytest.mark.parametrize(
+    "schedule", [pytest.param(interleaved_1f1b(2, 2, 2), marks=pytest.mark.slow), zero_bubble(2, 2)]
+)
 def test_other_schedules(schedule: Schedule) -> None:
     alone = train_alone(TIED, max_norm=0.5)
     check_equal(hybrid_world().run(train, CUBE, schedule, alone[2], 0.5, model=TIED, zero_stage=1), alone)
