@@ -22,6 +22,7 @@ def test_a(x):
 """
 
 
+@pytest.mark.slow
 def test_failures_are_counted_by_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "test_x.py").write_text(FAILS_THE_SECOND_TIME)
     options = ["-n", "0", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(tmp_path)]

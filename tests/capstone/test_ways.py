@@ -49,14 +49,14 @@ def distance(found: list[TrainedModel], wanted: TrainedModel) -> float:
 @pytest.mark.parametrize(
     ("way", "ranks", "options"),
     [
-        ("alone", 1, {}),
+        pytest.param("alone", 1, {}, marks=pytest.mark.slow),
         pytest.param("ddp", 4, {}, marks=pytest.mark.slow),
         ("ddp", 5, {}),  # parts of 3, 3, 2, 2 and 2 sequences
         pytest.param("parameter_server", 4, {"bound": 0}, marks=pytest.mark.slow),
         ("parameter_server", 6, {"bound": 0}),  # parts of 3, 3, 2, 2 and 2
         pytest.param("pipeline", 3, {}, marks=pytest.mark.slow),
         ("pipeline", 4, {"microbatches": 5}),  # of different sizes
-        ("tensor_parallel", 2, {}),
+        pytest.param("tensor_parallel", 2, {}, marks=pytest.mark.slow),  # as in the mesh
         pytest.param("zero", 3, {}, marks=pytest.mark.slow),
         ("zero", 5, {}),
         ("mesh", 4, {}),

@@ -155,7 +155,7 @@ def test_a_wrong_call_of_accelerate_is_told(mistake: Callable[..., Any], words: 
 # ── trainings and evaluations ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 @pytest.mark.parametrize("task", [check_fabric_train, check_accelerate_train])
 def test_each_way_to_train_ends_elsewhere(task: Any, seed: int) -> None:
     order_of = strided_order if task is check_fabric_train else batched_order

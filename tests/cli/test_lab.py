@@ -126,6 +126,7 @@ def test_nothing_is_left_when_it_ends(course: Path, number: signal.Signals) -> N
         assert alive == []
 
 
+@pytest.mark.slow
 def test_when_somebody_else_kills_it_the_status_says_so(course: Path) -> None:
     with running_lab(course) as (process, _):
         (server,) = psutil.Process(process.pid).children()
@@ -259,6 +260,7 @@ def test_what_it_says_before_it_starts(course: Path, capsys: pytest.CaptureFixtu
     assert "Next: Go on with lesson 00, Start here: 1 of " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_an_instructor_sees_the_whole_course(course: Path) -> None:
     with running_lab(course, options=["--instructor"]) as (_, address):
         assert "/lab/tree/course/00_start_here.ipynb?token=" in address

@@ -252,7 +252,10 @@ def a_kernel(network: str, root: Path, **environment: str) -> "subprocess.Popen[
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGKILL, *(pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGTERM, signal.SIGINT))],
+)
 def test_a_kept_fork_server_ends_with_the_kernel(network: str, mark: str, root: Path, number: int) -> None:
     with a_kernel(network, root) as kernel:
         assert kernel.stdout is not None and kernel.stdout.readline() == "a │ step 0\n"

@@ -140,7 +140,7 @@ def test_torchrun_starts_again_from_the_checkpoint(tmp_path: Path) -> None:
 # Notice
 
 
-@pytest.mark.parametrize("name", ["SIGUSR1", "SIGUSR2", "SIGTERM"])
+@pytest.mark.parametrize("name", ["SIGUSR1", pytest.param("SIGUSR2", marks=pytest.mark.slow), "SIGTERM"])
 def test_notice_under_srun_is_for_all_ranks(launcher: LauncherForkServer, tmp_path: Path, name: str) -> None:
     launched = launcher.srun(f"{SCRIPT}:warn_a_rank", str(tmp_path), name)
     assert (launched.statuses, launched.err) == ([REQUEUE] * 4, "")

@@ -342,6 +342,7 @@ def test_check_names_every_stale_file(
     ]
 
 
+@pytest.mark.slow
 def test_a_second_build_has_nothing_to_do(
     course: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

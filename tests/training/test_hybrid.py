@@ -125,7 +125,7 @@ def hybrid_world() -> SimulatedWorld:
         pytest.param({"tp": 4, "dp": 1, "pp": 2}, one_forward_one_backward, marks=pytest.mark.slow),
         pytest.param({"pp": 4, "tp": 1, "dp": 2}, one_forward_one_backward, marks=pytest.mark.slow),
         pytest.param({"dp": 1, "pp": 4, "tp": 2}, gpipe, marks=pytest.mark.slow),
-        ({"dp": 8, "pp": 1, "tp": 1}, one_forward_one_backward),
+        pytest.param({"dp": 8, "pp": 1, "tp": 1}, one_forward_one_backward, marks=pytest.mark.slow),
     ],
 )
 def test_ten_steps_equal_one_process(sizes: dict[str, int], make: Any) -> None:
@@ -264,8 +264,8 @@ def sent(sizes: dict[str, int], steps: int, num_microbatches: int, **options: An
         (CUBE, TIED, 3),  # microbatches of two lengths
         ({"tp": 2, "pp": 4, "dp": 1}, TIED, 4),
         ({"dp": 4, "pp": 2, "tp": 1}, MODEL, 1),
-        ({"dp": 2, "pp": 1, "tp": 4}, TIED, 2),
-        ({"dp": 8, "pp": 1, "tp": 1}, MODEL, 1),
+        pytest.param({"dp": 2, "pp": 1, "tp": 4}, TIED, 2, marks=pytest.mark.slow),
+        pytest.param({"dp": 8, "pp": 1, "tp": 1}, MODEL, 1, marks=pytest.mark.slow),
     ],
 )
 def test_traffic_is_that_of_the_formulas(sizes: dict[str, int], model: SmallTransformer, m: int) -> None:
@@ -273,6 +273,7 @@ def test_traffic_is_that_of_the_formulas(sizes: dict[str, int], model: SmallTran
     assert step_traffic(model, sizes, **options) == sent(sizes, 1, m, model=model)
 
 
+@pytest.mark.slow
 def test_what_zero_sends_along_dp() -> None:
     """Stage 1 as stage 0, but for the padding. Stage 2 sends gradients m times; stage 3 parameters 2m times, too."""
     m = 2

@@ -161,7 +161,12 @@ STRAGGLER = replace(NODES, stragglers={3: 1.5})
 
 @pytest.mark.parametrize(
     ("cluster", "batch", "apart"),
-    [(NODES, 4, 0.05), (UNEVEN, 6, 0.1), (STRAGGLER, 4, 0.05), (SLOW_LINKS, 4, 0.15)],
+    [
+        pytest.param(NODES, 4, 0.05, marks=pytest.mark.slow),
+        (UNEVEN, 6, 0.1),
+        (STRAGGLER, 4, 0.05),
+        pytest.param(SLOW_LINKS, 4, 0.15, marks=pytest.mark.slow),
+    ],
     ids=["two nodes", "nodes of three", "straggler", "slow links"],
 )
 def test_formulas_and_simulated_steps_are_close(cluster: Cluster, batch: int, apart: float) -> None:

@@ -68,7 +68,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("with_root", [False, True], ids=["", "root"])
+@pytest.mark.parametrize("with_root", [pytest.param(False, marks=pytest.mark.slow), True], ids=["", "root"])
 @pytest.mark.parametrize(
     ("model", "way"), [*((model, "prefetch") for model in MODELS), *(("one large", way) for way in list(OPTIONS)[1:])]
 )

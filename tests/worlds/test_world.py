@@ -678,6 +678,7 @@ def test_where_shared_memory_is_full_the_private_directory_lies_elsewhere(monkey
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a process has open")
+@pytest.mark.slow
 def test_a_process_whose_standard_streams_are_closed(tmp_path: Path) -> None:
     """As of a daemon: what ranks print goes nowhere, and no pipe to a rank takes the place of a stream."""
     program = (
