@@ -863,12 +863,12 @@ assert SILENCE == 3  # seconds, between machines
 # Under `torchrun` the same is spread over machines: `torchrun --nnodes 1:4 --max-restarts 3 …` goes on with the nodes
 # that are left, three times in all, as long as the one named in `--rdzv-endpoint` is among them: it has the store. It
 # notices a loss when a rank fails: after a killed process at once, after a cut cable when the connections' time limit
-# is over, in plain gloo the 30 minutes. Then all ranks start again, and your function resumes. A late node is taken in
-# the same way. For that torch 2.13 needs `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` on every node: without it the
-# late one waits a minute for an address that nobody writes, and both sides end with a `DistStoreError`. (The project's
-# `tests/launch/test_two_machines.py` does all of this as root: of two machines that are cut off, each names the other;
-# one that is late is taken in; without the one that has no store torchrun goes on, with the losses of an undisturbed
-# run.)
+# is over, in plain gloo the 30 minutes. Then all ranks start again, and your function resumes. A late node is taken in,
+# too: all ranks start again, which does not count as one of the three. torch 2.13 needs
+# `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` on every node for that: without it the others and the late one don't agree on a
+# store, and the run ends after a minute or two. (The project's `tests/launch/test_two_machines.py` does all of this as
+# root: of two machines that are cut off, each names the other; without the one that has no store torchrun goes on, and
+# takes it in again when it is back, with the losses of an undisturbed run.)
 #
 # ### Before the limit
 #

@@ -85,7 +85,7 @@ class Picture:
 
         colors = numpy.array(pixels)
         drawn = ImageColor.getrgb(INK)
-        is_ink = numpy.abs(colors[..., :3].astype(numpy.int16) - numpy.int16(drawn)).max(axis=-1) <= 16
+        is_ink = numpy.abs(colors[..., :3].astype(numpy.int16) - numpy.array(drawn, numpy.int16)).max(axis=-1) <= 16
         colors[is_ink, :3] = ImageColor.getrgb(ink)
         whole = Image.alpha_composite(Image.new("RGBA", pixels.size, paper), Image.fromarray(colors))
         few = whole.quantize(256, method=Image.Quantize.FASTOCTREE)
@@ -229,7 +229,7 @@ def text_width(words: str, size: float) -> float:
 
 @functools.lru_cache(10_000)
 def _width_at_size_1(words: str) -> float:
-    """Outlines grow with the size of a font. The same few words are measured many times, also in one picture."""
+    """A glyph's outline scales with the font size, so one size is enough. The same words are measured many times."""
     from matplotlib.textpath import TextPath
 
     return float(TextPath((0, 0), words, size=1).get_extents().width)

@@ -32,7 +32,8 @@ class Placement:
 
     Attributes:
         launcher: "torchrun" or "srun".
-        run: what all processes of one start have in common, and no others; a restart has another one.
+        run: what all processes of one start have in common. A job that Slurm starts again has another one. torchrun's
+            restarts have the same: each node counts its own, and a node that comes late has counted none.
         rank, world_size: as in `Communicator`.
         local_rank, local_size: the same among the processes of its node.
         node, nodes: the number of its node, from 0, and how many there are.
@@ -92,7 +93,7 @@ def _of_torchrun(variables: Variables, host: str) -> Placement:
         raise LaunchError(f"MASTER_PORT={port}: expected a port, from 1 to {_HIGHEST_PORT}.")
     return Placement(
         launcher="torchrun",
-        run=f"{variables.get('TORCHELASTIC_RUN_ID', 'by-hand')}-{variables.get('TORCHELASTIC_RESTART_COUNT', '0')}",
+        run=variables.get("TORCHELASTIC_RUN_ID", "by-hand"),
         rank=rank,
         world_size=world_size,
         local_rank=local_rank,

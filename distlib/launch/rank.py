@@ -205,6 +205,8 @@ class LaunchedRank(RankProcess):
             stopped: Failure = values[3]
             text = f"{self._ended_by} from what has started it"
             values = (*values[:2], "failure", Failure(stopped.rank, "Ended", text, stopped.site, stopped.stack))
+        if values[0] == "done":
+            self._ended_by = None  # this run has ended; there may be another one
         super()._report(*values)
 
     def _on_exit(self, status: int) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 from pathlib import Path
 
 import pytest
@@ -26,5 +27,6 @@ def tiny_course(tmp_path_factory: pytest.TempPathFactory) -> TinyCourse:
 def _make_whole(folder: Path) -> None:
     """If it fails, there is no folder of this name, and the next worker tries again."""
     begun = folder.with_name("begun")
+    shutil.rmtree(begun, ignore_errors=True)
     make_tiny_course(begun)
     begun.rename(folder)

@@ -70,7 +70,6 @@ def test_ranks_that_exchange_nonsense() -> None:
     assert is_problem(checks.check_ranks(probe="print([0.0, 0.0])"), "[0.0, 0.0]")
 
 
-@pytest.mark.slow
 def test_ranks_that_work() -> None:
     assert checks.check_ranks() == Finding("ok", "two ranks started and exchanged a message")
 

@@ -103,7 +103,6 @@ def test_py_spy_that_may_not_look_is_one_sentence(monkeypatch: pytest.MonkeyPatc
     assert observer.spy(os.getpid()) == "(py-spy may not look at it: Permission denied)"
 
 
-@pytest.mark.slow
 def test_what_py_spy_showed_is_shown_where_it_shows_nothing() -> None:
     """Here it may be installed or not: a student sees the line of the slow rank in either case."""
     report = run_patient("slow_rank", "py-spy")

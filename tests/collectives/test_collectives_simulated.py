@@ -27,7 +27,7 @@ from tests.tools.collective_cases import COLLECTIVES, Options, call, chunk, inpu
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17)
 LENGTHS = (0, 1, 2, 5, 13, 16, 31, 96)  # empty, fewer than the ranks, primes, and some that divide
-FEW_LENGTHS = (0, 5, 31, 96)  # for more ranks, with which a run takes long
+FEW_LENGTHS = (0, 5, 31, 96)  # for more than eight ranks, where a run takes long
 LINK = Link(latency=3e-6, bandwidth=1.7e9)
 REDUCING = [name for name in COLLECTIVES if "reduce" in name]
 
@@ -48,12 +48,12 @@ def has_equal_blocks(name: str, length: int, options: Options) -> bool:
 
 
 @pytest.mark.parametrize(
-    "size", [pytest.param(size, marks=pytest.mark.slow if size in (5, 6, 9, 12, 16) else ()) for size in SIZES]
+    "size", [pytest.param(size, marks=pytest.mark.slow if size in (5, 6, 8, 9, 12, 16) else ()) for size in SIZES]
 )
 @pytest.mark.parametrize("name", COLLECTIVES)
 def test_results_traffic_and_time(name: str, size: int) -> None:
     check, options_for = COLLECTIVES[name]
-    for length in LENGTHS if size <= 5 else FEW_LENGTHS:
+    for length in LENGTHS if size <= 8 else FEW_LENGTHS:
         tensors = inputs(size, length)
         for options in options_for(size):
             case = f"{length} elements, {options}"

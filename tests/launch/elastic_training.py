@@ -91,14 +91,33 @@ def once_killed(comm: Communicator, folder: str) -> None:
 def lose_a_node(comm: Communicator, folder: str) -> None:
     """A training of 12 steps. On 2 ranks it does not get further than step 7: the test takes one of them away.
 
-    A rank that begins alone, as it was early, waits for the other: torchrun then starts both.
+    A rank that starts alone, because its node was first, waits for the other; torchrun then restarts both.
     """
 
     def wait(comm: Communicator, step: int) -> None:
         while comm.world_size == 1 and not (Path(folder) / "there-0").exists():
-            (Path(folder) / "alone").touch()
             comm.sleep(0.02)
         if (step, comm.world_size) == (7, 2):
+            (Path(folder) / f"there-{comm.rank}").touch()
+            while True:
+                all_reduce(comm, torch.zeros(1))
+                comm.sleep(0.02)
+
+    losses = train(comm, folder, 12, wait)
+    assert not isinstance(losses, int)
+    if comm.rank == 0:
+        print(comm.world_size, losses[0][0], f"{losses[-1][1]:.12f}")
+
+
+def regain_a_node(comm: Communicator, folder: str) -> None:
+    """A training of 12 steps, only on 2 ranks. They don't get further than step 7 until one of them has been lost."""
+    lost = Path(folder) / "lost"
+
+    def wait(comm: Communicator, step: int) -> None:
+        while comm.world_size == 1:
+            (Path(folder) / ("alone-again" if lost.exists() else "alone-at-first")).touch()
+            comm.sleep(0.02)
+        if step == 7 and not lost.exists():
             (Path(folder) / f"there-{comm.rank}").touch()
             while True:
                 all_reduce(comm, torch.zeros(1))

@@ -41,7 +41,7 @@ def placement(variables: dict[str, str]) -> Placement:
 
 
 def test_torchrun() -> None:
-    expected = Placement("torchrun", "a7-1", 3, 4, 1, 2, 1, 2, "here", ("head", 29500), True)
+    expected = Placement("torchrun", "a7", 3, 4, 1, 2, 1, 2, "here", ("head", 29500), True)
     assert placement(TORCHRUN) == expected
     assert str(expected) == "rank 3 on node here"
 

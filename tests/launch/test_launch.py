@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch.distributed
 
 from tests.tools.launched import Launched, LauncherForkServer, slurm_variables
 
@@ -53,6 +54,35 @@ def test_groups_and_torchs_own_collectives(launcher: LauncherForkServer) -> None
 def test_one_rank(launcher: LauncherForkServer) -> None:
     launched = launcher.srun(of("add_up"), "5", nodes=1, tasks=1)
     assert (launched.out, launched.err, launched.statuses) == ("[rank 0] [1]\n", "", [0])
+
+
+def test_ranks_meet_that_torchrun_has_started_again_a_different_number_of_times(launcher: LauncherForkServer) -> None:
+    """Each agent counts its own restarts, and the store still has the word of the first start."""
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    word = '{"hosts": ["127.0.0.1"], "port": 9, "key": "00", "node": "n1"}'
+    torch.distributed.PrefixStore("distlib-two", store).set("head", word)
+    variables = [
+        torchrun_variables(rank, 2, store.port) | {"TORCHELASTIC_RESTART_COUNT": "10"[rank]} for rank in (0, 1)
+    ]
+    launched = launcher.start(of("add_up"), "5", variables=variables)
+    assert (launched.lines(), launched.err) == (["[rank 0] [3]", "[rank 1] [3]"], "")
+    assert launched.statuses == [0, 0]
+
+
+def torchrun_variables(rank: int, world_size: int, port: int) -> dict[str, str]:
+    """What torchrun tells a rank that is alone on its node."""
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "GROUP_RANK": str(rank),
+        "GROUP_WORLD_SIZE": str(world_size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_RUN_ID": "two",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }
 
 
 def test_ranks_meet_where_an_earlier_start_has_left_its_word(launcher: LauncherForkServer, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_machine_that_falls_silent_is_named(two: Machines, tmp_path: Path, los
     assert [two.processes(machine) for machine in (1, 2)] == [[], []]
 
 
-def torchrun(two: Machines, machine: int, folder: Path) -> subprocess.Popen[str]:
+def torchrun(two: Machines, machine: int, function: str, folder: Path) -> subprocess.Popen[str]:
     """torchrun on n1 or n2, of which one is enough; the store is on n1, which is going to stay."""
     meeting = f"{two.addresses[1]}:29400"
     own = f"is_host={'true' if machine == 1 else 'false'}"  # else it asks for its own name, which nobody knows here
@@ -73,35 +73,60 @@ def torchrun(two: Machines, machine: int, folder: Path) -> subprocess.Popen[str]
         "-m",
         "distlib.cli",
         "launch",
-        f"{TRAINING}:lose_a_node",
+        f"{TRAINING}:{function}",
         str(folder),
     ]
     command = [sys.executable, "-m", "torch.distributed.run", *words]
-    # With it torchrun also starts anew with a machine that has come late (torch 2.13).
+    # Without it torchrun can't restart with a machine that joins late (torch 2.13).
     variables = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     return two.start(machine, command, variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-@pytest.mark.parametrize(("how", "late"), [("killed", True), ("cut off", False)])
-def test_torchrun_goes_on_without_a_machine(two: Machines, tmp_path: Path, how: str, late: bool) -> None:
+@pytest.mark.parametrize("how", ["killed", "cut off"])
+def test_torchrun_goes_on_without_a_machine(two: Machines, tmp_path: Path, how: str) -> None:
     """From the last checkpoint, on the one that is left; without a checkpoint it would begin again."""
-    stays = torchrun(two, 1, tmp_path / "a")
-    while late and not (tmp_path / "a" / "alone").exists():
-        assert stays.poll() is None, stays.communicate()
-        time.sleep(0.05)
-    goes = torchrun(two, 2, tmp_path / "a")
-    give_up = time.monotonic() + PATIENCE
-    while len(list(tmp_path.glob("a/there-*"))) < 2:
-        assert stays.poll() is None, stays.communicate()
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
+    stays, goes = (torchrun(two, machine, "lose_a_node", tmp_path / "a") for machine in (1, 2))
+    wait_for(stays, tmp_path, "a/there-*", 2)
     if how == "killed":
-        for pid in two.processes(2):
-            os.kill(int(pid), signal.SIGKILL)
+        kill_all(two, 2)
     else:
         two.cut_off(2)
     out, err = stays.communicate(timeout=PATIENCE)
-    last = SimulatedWorld(1).run(train, str(tmp_path / "b"), 12)[0][-1][1]
-    assert out == f"[rank 0] 1 5 {last:.12f}\n", err
+    assert out == f"[rank 0] 1 5 {undisturbed(tmp_path)}\n", err
     assert stays.returncode == 0
     goes.kill()
+
+
+def test_torchrun_takes_in_a_machine_that_is_late_or_back(two: Machines, tmp_path: Path) -> None:
+    """By then the one that was there has been started again more often than the other."""
+    stays = torchrun(two, 1, "regain_a_node", tmp_path / "a")
+    wait_for(stays, tmp_path, "a/alone-at-first", 1)
+    goes = torchrun(two, 2, "regain_a_node", tmp_path / "a")
+    wait_for(stays, tmp_path, "a/there-*", 2)
+    (tmp_path / "a" / "lost").touch()
+    kill_all(two, 2)
+    goes.wait(PATIENCE)
+    wait_for(stays, tmp_path, "a/alone-again", 1)
+    back = torchrun(two, 2, "regain_a_node", tmp_path / "a")
+    (out, err), (none, _) = (each.communicate(timeout=PATIENCE) for each in (stays, back))
+    assert (out, none) == (f"[rank 0] 2 5 {undisturbed(tmp_path)}\n", ""), err
+    assert (stays.returncode, back.returncode) == (0, 0)
+
+
+def wait_for(stays: subprocess.Popen[str], folder: Path, pattern: str, count: int) -> None:
+    give_up = time.monotonic() + PATIENCE
+    while len(list(folder.glob(pattern))) < count:
+        assert stays.poll() is None, stays.communicate()
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
+
+
+def kill_all(two: Machines, machine: int) -> None:
+    for pid in two.processes(machine):
+        os.kill(int(pid), signal.SIGKILL)
+
+
+def undisturbed(tmp_path: Path) -> str:
+    """The last loss of a training that nothing happens to."""
+    losses = SimulatedWorld(1).run(train, str(tmp_path / "undisturbed"), 12)[0]
+    return f"{losses[-1][1]:.12f}"

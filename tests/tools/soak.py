@@ -1,6 +1,6 @@
 """The tests that processes and clocks have a part in, many times over on a machine that is far too busy: `make soak`.
 
-    make soak                                   ten rounds under a load of six busy processes; some hours
+    make soak                                   ten rounds by six workers beside six busy processes; two hours
     make soak ROUNDS=2 ARGS="-k paced"          fewer, of some of these tests; ARGS are pytest's
     make soak LOAD=12                           more busy processes
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from distlib.draw.charts.action_looks import (
@@ -56,7 +55,6 @@ _TOP, _LEFT, _MEMORY, _HEADING, _FOOT = 56, 66, 150, 30, 44  # CSS pixels: title
 _WAITING: dict[str, Any] = {"facecolor": INK, "alpha": 0.1, "linewidth": 0}
 _KEPT: dict[str, Any] = {"facecolor": INK, "alpha": 0.8, "linewidth": 0}
 _KEPT_FOR_W: dict[str, Any] = {"facecolor": "none", "edgecolor": INK, "hatch": "//////", "linewidth": 0}
-_width = lru_cache(maxsize=1024)(text_width)  # the same few words stand in many boxes
 
 
 def pipeline_timeline(runs: Timing | Mapping[str, Timing], title: str | None = None) -> Picture:
@@ -127,7 +125,7 @@ def _draw_lanes(axes: Axes, timing: Timing, seconds: float, lane: float) -> None
     axes.spines["left"].set_visible(False)
     pixels = (WIDTH - _LEFT - _MEMORY) / seconds
     high = 0.66 * lane >= SMALL - 1  # the lowest boxes have room for a line of text
-    words = words_in_boxes(timing, lambda text, long: high and _width(text, SMALL) + 3 <= long * pixels)
+    words = words_in_boxes(timing, lambda text, long: high and text_width(text, SMALL) + 3 <= long * pixels)
     for rank, spans in enumerate(timing.spans):
         axes.add_patch(Rectangle((0, rank + 0.06), timing.seconds, 0.88, **_WAITING))
         stages = stages_of_rank(spans)
