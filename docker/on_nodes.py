@@ -84,13 +84,7 @@ def open_store(nodes: Sequence[str], name: str) -> tuple[Any, dict[str, str]]:
     store = TCPStore(own, 0, is_master=True, wait_for_workers=False)
     options = {"NNODES": str(len(nodes)), "RDZV_BACKEND": "c10d", "RDZV_ENDPOINT": f"{own}:{store.port}"}
     options |= {"RDZV_ID": name, "RDZV_CONF": QUICK}
-    # With the agents' own store, a node that comes after the others have begun is not taken in (torch 2.13).
-    own_stores = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-    return store, {
-        "OMP_NUM_THREADS": "1",
-        **own_stores,
-        **{f"PET_{option}": value for option, value in options.items()},
-    }
+    return store, {"OMP_NUM_THREADS": "1", **{f"PET_{option}": value for option, value in options.items()}}
 
 
 @contextlib.contextmanager

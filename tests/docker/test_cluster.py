@@ -188,5 +188,6 @@ def wait_for_both(cluster: Cluster, folder: str, process: subprocess.Popen[str])
     """Until two ranks are in the step in which they wait."""
     give_up = time.monotonic() + PATIENCE
     while docker("exec", cluster.head, "sh", "-c", f"ls -d {folder}/there-* | wc -l") != "2":
-        assert time.monotonic() < give_up and process.poll() is None
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < give_up
         time.sleep(0.5)
