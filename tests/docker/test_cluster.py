@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import re
 import secrets
 import shutil
 import socket
@@ -20,6 +19,7 @@ from distlib import SimulatedWorld
 from tests.docker.conftest import docker
 from tests.launch import elastic_training
 from tests.launch.elastic_training import train
+from tests.tools.launched import losses_in
 
 pytestmark = [
     pytest.mark.docker,
@@ -147,7 +147,7 @@ def test_the_capstone_goes_on_when_it_was_killed(cluster: Cluster) -> None:
     steps = ("--steps", str(last + 100))
     undisturbed = cluster.run(*training, "/course/work/undisturbed", *steps)
     again = cluster.run(*training, "/course/work/kept", *steps)
-    losses, found = losses_in(undisturbed), losses_in(again)
+    losses, found = (losses_in("\n".join(lines)) for lines in (undisturbed, again))
     assert any(line.endswith(f"goes on after step {last}") for line in again), again
     assert list(losses) == list(range(50, last + 101, 50))
     assert list(found) == [last + 50, last + 100] and found.items() <= losses.items()
@@ -157,12 +157,6 @@ def kept_steps(cluster: Cluster, rank: int) -> list[int]:
     """The steps of which a rank has checkpoints, in order."""
     listed = docker("exec", cluster.head, "sh", "-c", f"ls /course/work/kept/rank-{rank}-of-4 || true")
     return sorted(int(name.partition(".")[0]) for name in listed.split() if name.endswith(".checkpoint"))
-
-
-def losses_in(lines: list[str]) -> dict[int, str]:
-    """The losses of a training's progress, by step."""
-    found = re.findall(r"step +([\d,]+)  loss (\S+)", "\n".join(lines))
-    return dict(sorted((int(step.replace(",", "")), loss) for step, loss in found))
 
 
 @pytest.mark.parametrize("how", ["cut off", "killed"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch.distributed
 
-from tests.tools.launched import Launched, LauncherForkServer, slurm_variables
+from tests.tools.launched import Launched, LauncherForkServer, slurm_variables, torchrun_variables
 
 SCRIPT = Path(__file__).parent / "rank_functions.py"
 
@@ -67,22 +67,6 @@ def test_ranks_meet_that_torchrun_has_started_again_a_different_number_of_times(
     launched = launcher.start(of("add_up"), "5", variables=variables)
     assert (launched.lines(), launched.err) == (["[rank 0] [3]", "[rank 1] [3]"], "")
     assert launched.statuses == [0, 0]
-
-
-def torchrun_variables(rank: int, world_size: int, port: int) -> dict[str, str]:
-    """What torchrun tells a rank that is alone on its node."""
-    return {
-        "RANK": str(rank),
-        "WORLD_SIZE": str(world_size),
-        "LOCAL_RANK": "0",
-        "LOCAL_WORLD_SIZE": "1",
-        "GROUP_RANK": str(rank),
-        "GROUP_WORLD_SIZE": str(world_size),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "TORCHELASTIC_RUN_ID": "two",
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-    }
 
 
 def test_ranks_meet_where_an_earlier_start_has_left_its_word(launcher: LauncherForkServer, tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from distlib.launch.checkpoints import good_steps
+from distlib.launch.checkpoints import good_steps, steps_in
 from tests.tools import slurm_cluster
+from tests.tools.launched import losses_in
 from tests.tools.slurm_cluster import SlurmCluster
 
 SCRIPT = Path(__file__).parent / "rank_functions.py"
@@ -30,11 +31,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
 
 def srun(*words: str) -> list[str]:
     return ["srun", "--nodes=2", "--ntasks=4", "--ntasks-per-node=2", *LAUNCH, *words]
-
-
-def losses_in(text: str) -> dict[int, str]:
-    """The losses of a training's progress, by step."""
-    return {int(step.replace(",", "")): loss for step, loss in re.findall(r"step +([\d,]+)  loss (\S+)", text)}
 
 
 def nothing_left(cluster: SlurmCluster) -> bool:
@@ -141,7 +137,7 @@ def test_the_capstone_goes_on_in_the_next_job_when_the_first_is_killed(cluster: 
     kept = tmp_path / "kept"
     endless = [*job, *training, str(kept), "--steps", "1000000"]
     killed = cluster.start(endless, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    while killed.poll() is None and not (kept / "rank-3-of-4" / "00000008.checkpoint").exists():
+    while killed.poll() is None and len(steps_in(kept / "rank-3-of-4")) < 2:  # then every rank has one
         time.sleep(0.01)
     assert cluster.run("scancel", "--signal=KILL", "--state=RUNNING", "--me").returncode == 0
     killed.communicate(timeout=60)

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -111,6 +112,28 @@ def slurm_variables(rank: int, nodes: int, tasks: int) -> dict[str, str]:
         "SLURM_STEP_TASKS_PER_NODE": f"{tasks}(x{nodes})",
         "SLURMD_NODENAME": f"n{rank // tasks + 1}",
     }
+
+
+def torchrun_variables(rank: int, world_size: int, port: int) -> dict[str, str]:
+    """What torchrun tells a rank that is alone on its node."""
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "GROUP_RANK": str(rank),
+        "GROUP_WORLD_SIZE": str(world_size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_RUN_ID": "two",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }
+
+
+def losses_in(text: str) -> dict[int, str]:
+    """The losses that a training of the capstone has printed, by step, in order: nodes may mix their lines."""
+    found = re.findall(r"step +([\d,]+)  loss (\S+)", text)
+    return dict(sorted((int(step.replace(",", "")), loss) for step, loss in found))
 
 
 # ── in the fork server ──────────────────────────────────────────────────────────────────────────────────────────────
