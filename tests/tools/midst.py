@@ -36,6 +36,20 @@ def until_at_rest(pid: int) -> None:
     wait_until(lambda: _has_come_to_rest(process), f"process {pid} waits")
 
 
+def until_gone(pid: int) -> None:
+    """Wait until a process that was killed has ended, and with it all that it held open."""
+    wait_until(lambda: _has_ended(pid), f"process {pid} ends")
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether its last thread has: what it held open is closed then, also if nobody has asked yet how it ended."""
+    try:
+        process = psutil.Process(pid)
+        return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
+    except psutil.NoSuchProcess:
+        return True
+
+
 def _used(process: psutil.Process) -> float:
     return sum(process.cpu_times()[:2])
 

@@ -15,7 +15,7 @@ from distlib.network import Link
 from distlib.worlds.real.journal import Journal, read_journal
 from distlib.worlds.real.mailbox import INLINE_BYTES
 from distlib.worlds.real.rank_pool import RankPool
-from tests.tools.midst import until_at_rest
+from tests.tools.midst import until_at_rest, until_gone
 from tests.worlds.dying_ranks import die, go_on_without_the_last, noticed
 from tests.worlds.test_world import rank_processes, still_works, wait_until
 
@@ -145,6 +145,7 @@ def test_messages_of_a_rank_that_returned_and_then_died_count(surviving: World) 
             comm.recv(torch.empty(1), 2)
             until_at_rest(pids[2])
             os.kill(pids[2], signal.SIGKILL)
+            until_gone(pids[2])  # before that, whoever waits for it is in a deadlock
         return noticed(lambda: comm.recv(torch.empty(1), 2))
 
     pids = surviving.run(lambda comm: os.getpid(), timeout=100)
