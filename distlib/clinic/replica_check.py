@@ -42,6 +42,7 @@ from torch.nn.utils import get_total_norm
 from distlib.collectives import all_gather
 from distlib.communicator import Communicator
 from distlib.worlds.diagnosis import name_ranks
+from distlib.worlds.private_torch import default_store
 
 _HEAD = 2  # numbers before those of the parameters: the step, and whether the gradients are finite
 _INTEGERS = {1: torch.uint8, 2: torch.int16}  # by bytes; all that is longer is read in pieces of four
@@ -279,7 +280,7 @@ class _Roll:
     """Who has come, in the store of torch.distributed: how many checks each rank has begun to make."""
 
     def __init__(self, ranks: list[int]) -> None:
-        self._store = dist.distributed_c10d._get_default_store()
+        self._store = default_store()
         self._keys = [f"replica_check/{ranks}/{rank}" for rank in ranks]
         self._count = self._store.add(self._keys[ranks.index(dist.get_rank())], 1)
 

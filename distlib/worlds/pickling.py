@@ -23,6 +23,7 @@ from distlib.worlds.call_site import is_own_module
 from distlib.worlds.code_files import FilePickler
 from distlib.worlds.exception_text import text_of
 from distlib.worlds.notebook_only import is_of_ipython, of_ipython_here
+from distlib.worlds.private_torch import has_hooks
 
 
 def dumps(value: Any) -> bytes:
@@ -160,4 +161,4 @@ def _is_in_its_module(value: type) -> bool:
 def _is_plain(tensor: torch.Tensor) -> bool:
     """Whether dtype, shape and elements are all there is to a tensor."""
     dense = tensor.device.type == "cpu" and tensor.layout == torch.strided and not tensor.is_quantized
-    return dense and not tensor.__dict__ and not tensor._backward_hooks
+    return dense and not tensor.__dict__ and not has_hooks(tensor)

@@ -27,6 +27,13 @@ push_function_mode = torch._C._push_on_torch_function_stack
 # The number of the backward pass that the caller is in; -1 outside of any.
 current_backward = torch._C._current_graph_task_id
 
+# Has a function called at the end of the backward pass that the caller is in. A hook can't know that it is the last,
+# and torch has no public way; this is the one that its own FSDP uses.
+at_end_of_backward = torch.autograd.Variable._execution_engine.queue_callback
+
+# Where the ranks of torch.distributed have met.
+default_store = torch.distributed.distributed_c10d._get_default_store
+
 # torch's documentation describes it, under this name.
 DispatchBase = torch.utils._python_dispatch.TorchDispatchMode
 
@@ -50,6 +57,11 @@ def nccl_group(store: Any, rank: int, world_size: int, timeout: datetime.timedel
     options = _c10d.ProcessGroupNCCL.Options()
     options._timeout = timeout
     return _c10d.ProcessGroupNCCL(store, rank, world_size, options)
+
+
+def has_hooks(tensor: torch.Tensor) -> bool:
+    """Whether somebody has registered a hook on a tensor."""
+    return bool(tensor._backward_hooks)
 
 
 class DispatchMode(DispatchBase):

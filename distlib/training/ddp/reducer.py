@@ -20,7 +20,6 @@ from functools import partial
 
 import torch
 from torch import nn
-from torch.autograd import Variable
 
 from distlib.arguments import check_callable
 from distlib.collectives import all_reduce
@@ -28,6 +27,7 @@ from distlib.communicator import Communicator, Work
 from distlib.training.ddp.active_ranks import ActiveRanks
 from distlib.training.ddp.bucket import Bucket
 from distlib.training.ddp.finite import check_finite
+from distlib.worlds.private_torch import at_end_of_backward
 from distlib.worlds.simulated.rank_contexts import OUTSIDE, current_backward
 
 AllReduce = Callable[[Communicator, torch.Tensor], object]  # sums up a tensor over all ranks, in place
@@ -104,9 +104,7 @@ class GradientReducer:
         for bucket in self._buckets:
             bucket.empty()
         self._backward = current_backward()
-        # A hook can't know that it is the last one. torch has no public way to be called at the end of a backward pass;
-        # this is the one that its own FSDP uses.
-        Variable._execution_engine.queue_callback(self._finish)
+        at_end_of_backward(self._finish)
 
     def _finish(self) -> None:
         """The backward pass is over: send the rest, and wait for everything."""

@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.autograd import Variable
 
 from distlib.arguments import checked
 from distlib.communicator import Communicator
 from distlib.training.ddp.reducer import AllReduce, summing
+from distlib.worlds.private_torch import at_end_of_backward
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class StepClock:
     def _begin_backward(self, name: str) -> None:
         """The backward pass has reached the output of a layer, so the layers after it are done."""
         if self._backward_of is None:
-            Variable._execution_engine.queue_callback(self._end_backward)  # see `reducer` for why it is a private name
+            at_end_of_backward(self._end_backward)
         self._end_backward()
         start = self._comm.time()
         self._comm.sleep(2 * self._seconds.get(name, 0.0))

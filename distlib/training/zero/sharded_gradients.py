@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.autograd import Variable
 
 from distlib.communicator import Communicator
 from distlib.training.zero.shard_unit import Unit, without_gradient
 from distlib.training.zero.sharded_optimizer import ShardedOptimizer
+from distlib.worlds.private_torch import at_end_of_backward
 from distlib.worlds.simulated.rank_contexts import OUTSIDE, current_backward
 
 
@@ -93,9 +93,7 @@ class GradientAverager:
         for unit in self._units:
             unit.forget_gradients()  # of a pass that has failed
         self._under_way.clear()
-        # A hook can't know that it is the last one. torch has no public way to be called at the end of a backward pass;
-        # this is the one that its own FSDP uses.
-        Variable._execution_engine.queue_callback(self.finish)
+        at_end_of_backward(self.finish)
 
     def _wait(self) -> None:
         for unit in self._under_way:
