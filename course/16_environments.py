@@ -8,7 +8,7 @@
 # - find out why a launch hangs, and on which rank,
 # - write checkpoints that a crash can't spoil, and let a training go on with the ranks that are left,
 # - choose an all-reduce for a network by its delay and its bandwidth,
-# - type the right command on a laptop, in Docker, on a cluster, on a Hub.
+# - type the right command on a laptop, in Docker, on a cluster, on a JupyterHub.
 #
 # **Time:** about 95 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [DDP](05_ddp.ipynb). No GPU, no
 # cluster, no Docker, no special rights: all that is run here is run on your machine.
@@ -65,6 +65,12 @@ from distlib.training.datasets import digits
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 folder = Path(tempfile.mkdtemp())
 
+
+def new_folder() -> Path:
+    """An empty one each time, so that a cell can be run again."""
+    return Path(tempfile.mkdtemp(dir=folder))
+
+
 # %% [markdown]
 # ## Four variables
 #
@@ -80,7 +86,8 @@ folder = Path(tempfile.mkdtemp())
 # | `MASTER_PORT` | at which port there | yes |
 #
 # `torch.distributed.init_process_group` reads them. Rank 0 opens a **store** at that port, a small dictionary. All
-# ranks, rank 0 too, connect to `MASTER_ADDR`. There each leaves the address at which the others can reach it.
+# ranks, rank 0 too, connect to `MASTER_ADDR`. With gloo each leaves there the address at which the others can reach it;
+# with NCCL only rank 0 does.
 #
 #     rank 0  opens the store at MASTER_PORT ──┐
 #     rank 0 ──► MASTER_ADDR:MASTER_PORT       ├─►  store: rank 0 is at …, rank 1 is at …
@@ -218,9 +225,9 @@ print(guess_1.compare("both train, and nobody complains"))
 # | what is seen | the cause |
 # |---|---|
 # | an error at once, with the name of a variable | it is not set: the launcher did not start this process |
-# | `EADDRINUSE`, at once | the port is taken; or two processes are rank 0 |
+# | `EADDRINUSE`, at once | the port is taken; or two processes of one machine are rank 0 |
 # | a wait, "k/n clients joined" | others look elsewhere, or claim to be rank 0; if all k came: `WORLD_SIZE` is wrong |
-# | a wait, "wait timeout", with `keys` | it has found the store, but not all have: see rank 0 |
+# | a wait, "wait timeout", with `keys` | it has found a store, another rank has not; or two machines say `RANK=0` |
 # | a wait, "… trying to connect", on one rank | it looks elsewhere than the others: its address, its port |
 # | the same on *all* ranks | `MASTER_ADDR` is not the machine of rank 0; or nobody is rank 0 |
 # | "No route to host", "Network is unreachable" | no machine answers at `MASTER_ADDR`, or this one has no network |
@@ -306,7 +313,8 @@ for name in [*shown.split(), "MASTER_ADDR", "MASTER_PORT"]:
 
 # %% [markdown]
 # With `--standalone`, or with the `--rdzv-…` options on several machines, torchrun opens the store by itself, and the
-# address and the port come from there. Its nodes wait 10 minutes for each other.
+# address and the port come from there. With `--nnodes 2` they wait 10 minutes for each other, but only one or two for
+# the one with the store: start that first.
 #
 # Slurm says the same in other words. If `srun` starts 2 tasks on each of 2 nodes, rank 3 finds this:
 
@@ -339,9 +347,9 @@ for field in "rank world_size local_rank local_size node nodes node_name store".
 #
 # The last row is where job scripts go wrong.
 #
-# `distlib launch` reads either of the two, so the same rank function runs under both. What contradicts itself is an
-# error, not a wait. (Under a real Slurm, with two nodes, the project's `tests/launch/test_slurm.py` runs it; here we
-# only gave it the variables.)
+# `distlib launch` reads either of the two, so the same rank function runs under both. Variables that contradict each
+# other are an error at once, not a wait. (Under a real Slurm, with two nodes, the project's
+# `tests/launch/test_slurm.py` runs it; here we only gave it the variables.)
 
 # %%
 for change in ({"SLURM_PROCID": "4"}, {"SLURM_STEP_NODELIST": "node[07,12,13]"}):
@@ -429,7 +437,7 @@ print(10000 + job % 20000, 10000 + mine % 20000)
 
 # %% tags=["folded"]
 # One way to do it
-# 20,000 jobs later. The script's lines, as bash does them on rank 3
+# 20,000 jobs later. The script's lines, as bash runs them on rank 3
 SCRIPT = """echo $((10000 + SLURM_JOB_ID % 20000))
 RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_STEP_NUM_TASKS exec env"""
 for number in (job, job + 20_000):
@@ -474,17 +482,17 @@ print("\nWhat rank 2 wrote begins:", *stack.splitlines()[:4], sep="\n")
 # %% [markdown]
 # Rank 0 waits for a message of rank 2, and rank 2 is in `wait_for_data`. That is the whole diagnosis.
 #
-# On a cluster, where the program is not yours to change, the same with other tools:
+# On a cluster, where no `World` watches, the same with other tools:
 #
 # | | |
 # |---|---|
 # | which process is it | `srun --overlap --jobid 4711 --nodelist node12 ps -u $USER`, or `ssh` to the node |
-# | where is it, without having prepared anything | `py-spy dump --pid 1234` (a package) |
+# | where is it, without having prepared anything | `py-spy dump --pid 1234` (a package), where that is allowed |
 # | prepared in the program | `faulthandler.register(signal.SIGUSR2)`, then `kill -USR2 1234` |
 # | prepared, with a limit | `faulthandler.dump_traceback_later(300, repeat=True)` |
 #
 # A rank that has not come at all has no stack. Who is missing, only those that are there can say. Here is rank 0 of 2,
-# as if torchrun had started it on one machine, and nobody the other rank.
+# as if torchrun had started it on one machine, and nobody had started the other rank.
 
 # %%
 (port,) = free_ports(1)
@@ -503,7 +511,8 @@ assert "rank 1 has not come" in done.stderr and done.returncode == 1
 # %% [markdown]
 # Whatever you use, look at **two** ranks at least: one that waits, and the one that it waits for. If all ranks are in
 # `init_process_group`, go back to the four variables, then to the network that they take. A cycle, in which each rank
-# waits for another one in the cycle, needs no limit: `World` and `distlib launch` find it and say so. torch does not.
+# waits for another one in the cycle, needs no limit: `World` and `distlib launch` find it and say so. torch does not;
+# what it can say, [lesson 17](17_hang_clinic.ipynb) shows.
 
 # %% tags=["folded"]
 # Checks of the text above
@@ -593,7 +602,7 @@ assert weights.min() == 0.5 and weights.max() > 1e38
 # | fsync | wait until the folder is on the disk | else the name may be lost |
 # | checksum | of everything, in the file's header | what is cut off or flipped is noticed before it is loaded |
 #
-# Here is a rank that writes one after another, as fast as it can. After 1.5 seconds the system kills it.
+# Here is a rank that writes one after another, as fast as it can. After 1.5 seconds the world kills it.
 
 
 # %%
@@ -604,8 +613,7 @@ def write_for_ever(comm: Communicator, where: Path) -> None:
         write_checkpoint(where, step, {**STATE, "step": step})
 
 
-where = folder / "checkpoints"
-where.mkdir()
+where = new_folder()
 with World(2, deaths={1: 1.5}) as world:
     world.run(write_for_ever, where)
 print(f"{len(steps_in(where))} checkpoints, {len(good_steps(where))} of them good,")
@@ -622,8 +630,7 @@ assert steps_in(where) == good_steps(where) != []
 # Now we spoil some of them ourselves: one is cut off, in one a bit is flipped.
 
 # %%
-spoiled = folder / "spoiled"
-spoiled.mkdir()
+spoiled = new_folder()
 paths = {step: write_checkpoint(spoiled, step, STATE) for step in (10, 20, 30)}
 paths[30].write_bytes(paths[30].read_bytes()[:-1000])
 content = bytearray(paths[20].read_bytes())
@@ -653,13 +660,14 @@ guess_4 = predict(
 
 # %%
 def resume_from(comm: Communicator, have: list[list[int]]) -> int:
-    own = folder / f"disk-{comm.rank}"
+    own = disks / str(comm.rank)
     checkpoints = Checkpoints(comm, own, writes=True)
     for step in have[comm.rank]:
         write_checkpoint(own, step, {"step": step})
     return checkpoints.resume()[0]
 
 
+disks = new_folder()
 common = SimulatedWorld(3).run(resume_from, [[10, 20, 30], [10, 30], [10, 20, 40]])
 print(common)
 print(guess_4.compare(common[0]))
@@ -743,7 +751,8 @@ def train(
     return losses
 
 
-undisturbed = SimulatedWorld(1).run(train, folder / "undisturbed", 60)[0]
+alone = new_folder()
+undisturbed = SimulatedWorld(1).run(train, alone, 60)[0]
 print(f"one rank, undisturbed: loss {undisturbed[0][1]:.3f} → {undisturbed[-1][1]:.3f}")
 
 # %% [markdown]
@@ -762,7 +771,7 @@ def kill_rank_2(comm: Communicator, step: int) -> None:
 
 
 found = run_elastic(
-    train, folder / "elastic", 60, kill_rank_2, lowest=2, highest=4, say=print
+    train, new_folder(), 60, kill_rank_2, lowest=2, highest=4, say=print
 )
 again = found[0][0][0]
 print(f"{len(found)} ranks are left; they began at step {again}")
@@ -788,9 +797,10 @@ curves(
 # happened, to rounding: a sum of three parts is rounded differently from a sum in one piece.
 #
 # That is so because two things hold. The checkpoint has *everything* that the next step depends on: the weights, the
-# momentum, and the step, from which the batch is drawn. With dropout, or a rate that changes, their state belongs in
-# it, too. And a step is the same whatever the number of ranks: the batch is fixed, and so is the rate. If
-# each rank had 12 images of its own, three ranks would have a batch of 36, and lesson 06 applies: another rate.
+# momentum, and the step, from which the batch is drawn. A rate that changes has a state that belongs in it, too. And a
+# step is the same whatever the number of ranks: the batch is fixed, and so is the rate. If
+# each rank had 12 images of its own, three ranks would have a batch of 36, and lesson 06 applies: another rate. With
+# dropout each rank draws masks of its own, so three ranks can't repeat what four have drawn.
 #
 # **Try it.** Leave the optimizer's state out of what is loaded, and see how large the difference becomes.
 
@@ -800,21 +810,21 @@ without_momentum = False  # change this line
 
 def train_again(comm: Communicator, where: Path) -> Losses | int:
     """From the checkpoint of step 40 on, with or without the optimizer's state."""
-    _, state = read_checkpoint(folder / "undisturbed" / "00000040.checkpoint")
+    _, state = read_checkpoint(alone / "00000040.checkpoint")
     if without_momentum:
         state["optimizer"]["state"] = {}
     Checkpoints(comm, where).save(40, state)
     return train(comm, where, 60)
 
 
-tried = SimulatedWorld(1).run(train_again, Path(tempfile.mkdtemp()))[0]
+tried = SimulatedWorld(1).run(train_again, new_folder())[0]
 print(f"last loss {tried[-1][1]:.6f}, undisturbed {undisturbed[-1][1]:.6f}")
 
 # %% tags=["folded"]
 # One way to do it
 # The momentum is missing, and the losses differ
 without_momentum = True
-forgetful = SimulatedWorld(1).run(train_again, Path(tempfile.mkdtemp()))[0]
+forgetful = SimulatedWorld(1).run(train_again, new_folder())[0]
 print(f"last loss {forgetful[-1][1]:.6f}, undisturbed {undisturbed[-1][1]:.6f}")
 assert tried[-1] == undisturbed[-1]
 pairs = zip(forgetful, undisturbed[40:], strict=True)
@@ -823,7 +833,8 @@ assert max(abs(a - b) for (_, a), (_, b) in pairs) > 1e-3
 # %% [markdown]
 # ### Silence
 #
-# A killed process is a friendly death: the system closes its connections, and the others see the end at once. The
+# A killed process is a friendly death: the system closes its connections, and the others see the end at once. (So it
+# is over TCP. Where NCCL's ranks share memory, no connection ends; there torchrun sees the end of its process.) The
 # other kind is silence. A cable is pulled, a switch fails, a process is stopped: no end arrives, only nothing any more.
 # Nothing also arrives from a rank that computes. **Only a time limit tells them apart**, and it can be wrong.
 #
@@ -838,7 +849,7 @@ def stop_rank_1(comm: Communicator, step: int) -> None:
 
 began = time.monotonic()
 found = run_elastic(
-    train, folder / "silent", 60, stop_rank_1, lowest=2, highest=3, silence=4, say=print
+    train, new_folder(), 60, stop_rank_1, lowest=2, highest=3, silence=4, say=print
 )
 took = time.monotonic() - began
 print(f"{len(found)} ranks, from step {found[0][0][0]}: {took:.0f} s")
@@ -851,24 +862,36 @@ assert SILENCE == 3  # seconds, between machines
 # that hangs, such as the one that waited for a file: for that you need the tools for hangs. And a limit that is shorter
 # than a call that keeps Python's lock kills a healthy rank.
 #
-# The one that is silent is *killed* before the others go on. Else it might wake up and write a checkpoint into a run
-# that has moved on. Clusters call that fencing.
+# The one that is silent is *killed* before the others go on. Otherwise it might wake up and write a checkpoint into a
+# run that has moved on. Clusters call that fencing.
 #
 # Between machines the sign of life is TCP's: the connections of `distlib launch` ask the other machine every second,
 # and give up after 3 s. That finds a machine or a cable that is gone. It does not find the process that we stopped: its
 # machine still answers for it. Nor can anybody kill what is behind a cut cable. So a rank that has lost rank 0's
-# machine ends itself, and *one* place decides who goes on: torchrun's store, or Slurm. Else both sides might. torch's
-# own calls wait for their time limit, the 30 minutes from above.
+# machine ends itself, and *one* place decides who goes on: torchrun's store, or Slurm. Otherwise both sides
+# might. torch's own calls wait for their time limit, the 30 minutes from above. Often Linux is faster: after some 15
+# minutes it gives up a connection on which something was sent and not confirmed.
 #
 # Under `torchrun` the same is spread over machines: `torchrun --nnodes 1:4 --max-restarts 3 …` goes on with the nodes
-# that are left, three times in all, as long as the one named in `--rdzv-endpoint` is among them: it has the store. It
-# notices a loss when a rank fails: after a killed process at once, after a cut cable when the connections' time limit
-# is over, in plain gloo the 30 minutes. Then all ranks start again, and your function resumes. A late node is taken in,
-# too: all ranks start again, which does not count as one of the three. torch 2.13 needs
-# `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` on every node for that: without it the others and the late one don't agree on a
-# store, and the run ends after a minute or two. (The project's `tests/launch/test_two_machines.py` does all of this as
-# root: of two machines that are cut off, each names the other; without the one that has no store torchrun goes on, and
-# takes it in again when it is back, with the losses of an undisturbed run.)
+# that are left, as long as the one named in `--rdzv-endpoint` is among them. It notices a loss when a rank fails: after
+# a killed process at once, after a cut cable as late as torch's own calls do. Then all ranks start again (after the
+# loss of a node that takes some 45 s), and your function resumes. So the folder must be one that all nodes see: a new
+# node has no checkpoints of its own, and all ranks would begin at step 0. A node that is late, or back with its
+# torchrun started again, is taken in by another start of all ranks.
+#
+# Each node counts its own restarts, and the run ends when one would need a fourth. A node whose ranks fail, since
+# another has just stopped its own to take in a late one, counts that as well. Allow more restarts than you expect
+# losses.
+#
+# Set `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` on every node. There are two stores: the torchruns meet in the one of
+# `--rdzv-endpoint`, the ranks in another, at `MASTER_ADDR` on the node that has rank 0. Without the variable torch 2.13
+# keeps the address of the first of these. If a node is late, or if the node with rank 0 is lost and two or more are
+# left, some look for each other in the old store, some in the new one. Then the run ends after a minute or two, or
+# waits until a time limit.
+#
+# (The project's `tests/launch/test_two_machines.py` does this as root. Of two machines that are cut off, each names the
+# other. Without the one that has no store torchrun goes on. Killed and started again, it is taken in, with the losses
+# of an undisturbed run.)
 #
 # ### Before the limit
 #
@@ -884,12 +907,13 @@ assert SILENCE == 3  # seconds, between machines
 #
 # Signals reach the ranks in the middle of different steps. So `ends_soon(comm)` is an all-reduce: if one rank has got
 # the signal, all ranks stop after the same step. Then they write, and return `REQUEUE`, which becomes the exit status
-# of the launch. On your machine, `distlib launch --ranks 4` passes a signal on to its ranks by a file. In this
-# notebook rank 1 makes the file, in step 37 of a million. Then a second job goes on.
+# of the launch. (Not under torchrun, to which 75 is a failure.) On your machine, `distlib launch --ranks 4` passes a
+# signal on to its ranks by a file. In this notebook rank 1 makes the file, in step 37 of a million. Then a second job
+# goes on.
 
 # %%
-notice = folder / "notice"
-where = folder / "limited"
+where = new_folder()
+notice = new_folder() / "notice"
 EVERY = 10**9  # so that only the notice makes them write
 
 
@@ -903,12 +927,13 @@ results = run_elastic(
 )
 print("returned", results, "and the checkpoints are after steps:", *steps_in(where))
 found = run_elastic(train, where, 43, lowest=2, highest=2)
+EVERY = 10  # as before
 print("the second job does steps", *(step for step, _ in found[0]))
 assert results == [REQUEUE, REQUEUE] == [75, 75] and good_steps(where) == [38]
 assert [step for step, _ in found[0]] == [38, 39, 40, 41, 42]
 
 # %% [markdown]
-# 75 is `EX_TEMPFAIL` of the mail programs of old: try again later. Any number will do that no error gives: 1 is
+# 75 is `EX_TEMPFAIL` of the mail programs of old: try again later. Any number that no error uses will do: 1 is
 # Python's, 128 and more are the signals'.
 #
 # ## Delay and bandwidth
@@ -950,9 +975,9 @@ for link in (DISTANT, IN_A_CLUSTER):
 assert 47_000 < crossover(IN_A_CLUSTER) < 47_100
 
 # %% [markdown]
-# With what a cluster has, the ring of eight ranks wins from 47 KB on. That is for links that are all alike and that
-# nobody else uses. NCCL's tree cuts the tensor into pieces that follow one another, so it is good at large ones, too:
-# there let NCCL choose.
+# Where a message needs 20 µs and a link has 10 Gbit/s, the ring of eight ranks wins from 47 KB on. That is for links
+# that are all alike and that nobody else uses. NCCL's tree cuts the tensor into pieces that follow one another, so it
+# is good at large ones, too: there let NCCL choose.
 #
 # ## What to type where
 #
@@ -963,15 +988,17 @@ assert 47_000 < crossover(IN_A_CLUSTER) < 47_100
 # | one machine with GPUs | `make lab`: `World(4)` takes NCCL if there are 4 GPUs. In Docker: `… up lab-gpu` |
 # | some machines without a scheduler | on each of them, the line below this table |
 # | a cluster with Slurm | `srun --nodes 2 --ntasks-per-node 4 distlib launch train.py:main` |
-# | the same, for longer than a job lasts | `distlib launch --script train > train.sbatch`, then `sbatch train.sbatch` |
+# | a training longer than one job | `distlib launch --script train > train.sbatch`, then `sbatch train.sbatch` |
 # | a notebook in a Slurm job | `distlib launch --script lab > lab.sbatch`, `sbatch lab.sbatch`; then read its log |
 # | … with ranks on all nodes of the job | `SlurmWorld(ranks_per_node=4)` of `distlib.launch.slurm_world` |
-# | a Hub in the browser | nothing: the course is there; a terminal of it has `distlib`, too |
+# | a JupyterHub in the browser | nothing: the course is there; a terminal of it has `distlib`, too |
 # | anywhere, if it does not work | `distlib doctor` |
 #
 #     torchrun --nnodes 2 --nproc-per-node 4 \
 #         --rdzv-backend c10d --rdzv-endpoint FIRST:29500 \
 #         -m distlib.cli launch train.py:main
+#
+# `FIRST` is the name or the address of one of these machines, under which it also knows itself.
 #
 # JupyterLab in a job listens on a node that you can't reach from home. So the script's log has a line for your own
 # computer, `ssh -N -L 8888:localhost:PORT -J you@login you@node`, which makes port 8888 at home a door to that node,
@@ -979,7 +1006,8 @@ assert 47_000 < crossover(IN_A_CLUSTER) < 47_100
 #
 # Three cautions:
 #
-# - Under torchrun and srun, `distlib launch` works with tensors of the CPU, by gloo.
+# - Under torchrun and srun, `distlib launch` takes NCCL if there are 2 to 16 ranks, each with a GPU of its own, else
+#   gloo. Under Slurm ask for the GPUs, such as `--gpus-per-node 4`.
 # - A container has 64 MB of shared memory by default, so ask for more, `--shm-size=1g`; the course's compose file does.
 # - On a cluster, the node on which you log in is not for computing. What takes more than a minute belongs in a job.
 #
@@ -992,7 +1020,7 @@ assert 47_000 < crossover(IN_A_CLUSTER) < 47_100
 # | `distlib launch` | `torchrun` | `accelerate launch`, `deepspeed`, `ray`, `mpirun` (sets no `RANK`) |
 # | `RANK`, `MASTER_ADDR`, … | the same | TensorFlow: `TF_CONFIG` (lesson 13); JAX: `jax.distributed.initialize(…)` |
 # | meeting by a file | `init_method="file:///…"` | MPI: the launcher's own network |
-# | `--elastic 2:4` | `torchrun --nnodes 2:4 --max-restarts 3` (nodes, not ranks) | Horovod's elastic mode, Ray Train |
+# | `--elastic 2:4` | `torchrun --nnodes 2:4 --max-restarts 3` (nodes) | Horovod's elastic mode, Ray Train |
 # | `Checkpoints` | `torch.distributed.checkpoint`, also for shards | Orbax in JAX, `tf.train.CheckpointManager` |
 # | `ends_soon` | – | Lightning's `SLURMEnvironment(auto_requeue=True)` |
 #
@@ -1013,7 +1041,7 @@ def join_by_file(comm: Communicator, path: Path) -> float:
 
 
 with World(2, on_output=quiet) as world:
-    sums = world.run(join_by_file, folder / "meeting", timeout=60)
+    sums = world.run(join_by_file, new_folder() / "meeting", timeout=60)
 print(sums)
 assert sums == [3.0, 3.0]
 
