@@ -1,9 +1,9 @@
 """A share of the slow tests, for a CI that ends within twenty minutes: `make test-ci`, or pytest's `--share=2/8`.
 
 All slow tests about a lesson and its exercise are in one share, and all slow tests of any other file. So what a test's
-neighbors use, such as a graded class, is made in one share only. The tests of every day are in all of them.
+neighbors use, such as a graded class, is made in one share only. The everyday tests are in all of them.
 
-The CI takes the share that its commit's number chooses: the same commit gets the same share each time, and a few
+The CI takes the share that its commit's hash chooses: the same commit gets the same share each time, and some twenty
 commits get all. `make test-all` runs them all.
 """
 
@@ -23,6 +23,8 @@ BY_SUBJECT = (
     "test_patients.py",
     "test_tools_that_serve.py",
 )
+# Of this one, tests without a parameter are about whatever the others have run, so they are in every share.
+ABOUT_THE_OTHERS = "test_answers_fast.py"
 
 
 def read_share(text: str) -> tuple[int, int]:
@@ -47,10 +49,10 @@ def of_other_shares(items: Sequence[pytest.Item], number: int, count: int) -> li
 
 def _part(item: pytest.Item) -> str:
     """What is in one share as a whole. Nothing: a test about whatever the others of its file have run."""
-    if item.path.name not in BY_SUBJECT:
-        return item.path.name
     values = list(item.callspec.params.values()) if hasattr(item, "callspec") else []
-    return "" if not values else _name(values[0])
+    if values and item.path.name in BY_SUBJECT:
+        return _name(values[0])
+    return "" if item.path.name == ABOUT_THE_OTHERS else item.path.name
 
 
 def _name(subject: object) -> str:

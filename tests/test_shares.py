@@ -1,4 +1,4 @@
-"""Shares of the slow tests: each is in one, with all others about its lesson. The tests of every day are in all."""
+"""Shares of the slow tests: each is in one, with all others about its lesson. The everyday tests are in all."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 
 from tests.shares import read_share
 
-FILES = ("tests/notebooks/test_lessons.py", "tests/test_answers_fast.py", "tests/clinic/test_patients.py")
+FILES = ("tests/notebooks/test_lessons.py", "tests/test_answers_fast.py", "tests/clinic")
 OTHERS = ("tests/launch/test_elastic.py", "tests/docker/test_hub.py")
 COUNT = 2
 
