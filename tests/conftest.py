@@ -64,15 +64,22 @@ def worlds() -> Iterator[Callable[[int], World]]:
         world.close()
 
 
-@pytest.fixture(scope="module")
-def one_thread() -> Iterator[None]:
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
     """On tensors as small as those of tests, several threads of torch's only wait for each other."""
     import torch
 
-    threads = torch.get_num_threads()
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def all_threads() -> Iterator[None]:
+    """As many threads of torch's as a notebook has."""
+    import torch
+
+    torch.set_num_threads(os.cpu_count() or 1)
     yield
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -19,8 +19,6 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "
 TORCHRUN += ["--local-addr", "127.0.0.1", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
 SMALL = ("--steps", "6", "--every", "2", "--batch-size", "8", "--features", "16", "--layers", "2")
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def options(way: str, folder: Path | None, steps: int = 6) -> CommandOptions:
     checkpoints = None if folder is None else str(folder)

@@ -29,8 +29,6 @@ from distlib.training.tensor_parallel import vocabulary_parallel_cross_entropy
 
 TINY = SmallTransformer(vocabulary=16, features=16, hidden=32, heads=2, num_layers=1)
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 # ── characters ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -20,7 +20,7 @@ INSIDE = Link(latency=2e-6, bandwidth=50e9)
 BOX, SLOW = Cluster(1, 8, INSIDE), Cluster(2, 4, INSIDE, inter=Link(50e-6, 125e6))
 TIMED = replace(PLAN, dtype=torch.float32, speed=10e9)
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("one_thread")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def trained(plan: CapstonePlan, way: str, steps: int, **options: int) -> TrainedModel:

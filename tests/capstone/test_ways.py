@@ -17,8 +17,6 @@ TINY = SmallTransformer(vocabulary=16, features=16, hidden=32, heads=4, num_laye
 PLAN = CapstonePlan(Additions(batch_size=12), TINY, dtype=torch.float64)
 STEPS = 20
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.fixture(scope="module")
 def one_process() -> TrainedModel:

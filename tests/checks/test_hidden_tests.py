@@ -86,7 +86,8 @@ def functions() -> Iterator[Any]:
     """Exercise and function of each test."""
     for exercise, graded in GRADED.items():
         for each in graded:
-            yield pytest.param(exercise, each, id=each if exercise[:2] != "14" else f"{each}_jax")
+            marks = [pytest.mark.slow] if each == "fabric_train" else []  # it trains
+            yield pytest.param(exercise, each, id=each if exercise[:2] != "14" else f"{each}_jax", marks=marks)
 
 
 @pytest.mark.parametrize(("exercise", "function"), list(functions()))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 
@@ -19,9 +20,18 @@ from distlib.classroom.uploads.boxes import CollectFromBoxes, copy_plain_files
 NAME = "02_all_reduce"
 
 
+@pytest.fixture(scope="module")
+def empty_gradebook(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new one, for which nbgrader starts alembic."""
+    path = tmp_path_factory.mktemp("empty") / "gradebook.db"
+    Gradebook(f"sqlite:///{path}").close()
+    return path
+
+
 @pytest.fixture
-def inbound(tmp_path: Path) -> Path:
+def inbound(empty_gradebook: Path, tmp_path: Path) -> Path:
     """The folder of all boxes."""
+    shutil.copy(empty_gradebook, tmp_path)
     folder = tmp_path / "exchange" / "dt101" / "inbound"
     folder.mkdir(parents=True)
     return folder

@@ -324,6 +324,7 @@ def test_names_that_nbgrader_takes_for_patterns(tmp_path: Path, caplog: pytest.L
     assert "\x1b" not in caplog.text and r"Writing a\x1b[2J" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_in_a_browser_nothing_runs_and_a_phone_needs_no_scrolling_sideways(browser_path: str, tmp_path: Path) -> None:
     from playwright.sync_api import sync_playwright

@@ -313,6 +313,7 @@ def test_what_can_not_be_read_is_said_and_the_rest_is_shown(
     assert "What I can do" in (course / REPORT).read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_in_a_browser_it_fits_and_follows_the_theme(browser_path: str, course: Path, tmp_path: Path) -> None:
     from playwright.sync_api import sync_playwright

@@ -148,6 +148,7 @@ def test_an_answer_in_words_is_named(root: Path, tmp_path: Path, folders: tuple[
     assert by_hand[0] in str(table).splitlines() and f"<p>{by_hand[0]}</p>" in table._repr_html_()
 
 
+@pytest.mark.slow
 def test_without_the_instructors_notebook_the_visible_tests_run(root: Path, course: Path) -> None:
     shutil.rmtree(course / "solutions")
     path = write(course, half_finished(root))

@@ -96,6 +96,7 @@ def test_a_lesson_has_no_tests(address: str) -> None:
     assert press(address, "lessons/lesson_00_start_here.ipynb") == {"success": False, "value": NO_TESTS}
 
 
+@pytest.mark.slow
 def test_bad_news_reaches_the_page(address: str, course: Path) -> None:
     missing = press(address, "mine/no_such.ipynb")
     assert not missing["success"] and "no_such.ipynb" in missing["value"]

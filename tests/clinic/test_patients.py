@@ -59,6 +59,7 @@ def test_what_was_recorded_shows_what_the_text_says(name: str) -> None:
     assert [words for _, words in PATIENTS[name].shows if words not in unwrapped] == []
 
 
+@pytest.mark.slow
 def test_another_version_is_shown_with_what_was_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recordings, "public_version", lambda: "9.9.9")
     shown = str(run_patient("int32_on_one_rank"))
@@ -129,6 +130,7 @@ def test_an_interrupt_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatch) 
     assert alive == []
 
 
+@pytest.mark.slow
 def test_without_a_network_of_its_own_a_patient_shows_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_network, "wrapper", lambda: ())
     report = run_patient("exception_on_one_rank")

@@ -27,7 +27,7 @@ from tests.frameworks import played
 
 LIMIT = 100  # seconds for processes that take less than one, on a busy machine
 MARK = "DISTLIB_TEST_MARK"  # an environment variable of all processes of a test
-NETWORKS = ["bwrap", "unshare", "shared network"]
+NETWORKS = ["bwrap", pytest.param("unshare", marks=pytest.mark.slow), "shared network"]
 
 
 @pytest.fixture(params=NETWORKS)

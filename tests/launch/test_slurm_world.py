@@ -84,6 +84,7 @@ def is_running(pid: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_a_node_takes_its_ranks_along(job: Path) -> None:
     with SlurmWorld(2, directory=job) as world:
         nodes = world.run(lambda comm: os.getppid())

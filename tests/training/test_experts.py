@@ -23,8 +23,6 @@ from distlib.training.experts import (
     sum_router_gradients,
 )
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 DOUBLE = torch.float64
 FEATURES, HIDDEN = 4, 6
 Tensors = list[torch.Tensor]

@@ -34,8 +34,6 @@ SAMPLES, SEQUENCE, STEPS = 8, 5, 10
 CUBE = {"dp": 2, "pp": 2, "tp": 2}
 State = dict[str, torch.Tensor]
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def batch(step: int, samples: int = SAMPLES) -> tuple[torch.Tensor, torch.Tensor]:
     drawn = torch.randint(MODEL.vocabulary, (samples, SEQUENCE + 1), generator=torch.Generator().manual_seed(step))

@@ -27,8 +27,6 @@ from distlib.training.long_sequences import (
     visible_pairs,
 )
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 DOUBLE = torch.float64
 RING, ZIGZAG, ULYSSES = "contiguous", "zigzag", "ulysses"
 METHODS = [RING, ZIGZAG, ULYSSES]

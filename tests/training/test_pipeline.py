@@ -31,9 +31,6 @@ MAKERS: list[Maker] = [naive, gpipe, one_forward_one_backward, interleaved_1f1b,
 SAMPLES, FEATURES, HIDDEN, CLASSES = 12, 6, 5, 3
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
 def mlp(linear_layers: int = 8, seed: int = 0, between: Callable[[], nn.Module] = nn.Tanh) -> nn.Sequential:
     torch.manual_seed(seed)
     widths = [FEATURES, *[HIDDEN] * (linear_layers - 1), CLASSES]

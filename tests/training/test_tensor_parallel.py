@@ -36,9 +36,6 @@ DOUBLE = torch.float64
 SIZES = [1, 2, 4]
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
 def simulated(ranks: int) -> SimulatedWorld:
     return SimulatedWorld(ranks, contexts="threads")
 

@@ -21,8 +21,6 @@ from distlib.training.mesh.plain_transformer import PlainLayer, plain_layers, pl
 from distlib.worlds.real.process_group import torch_distributed
 from tests.training.test_hybrid import MODEL, STEPS, batch, train_alone
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 COLUMNS, ROWS = ("queries", "keys", "values", "up"), ("output", "down")
 
 

@@ -33,9 +33,6 @@ DOUBLE = torch.float64
 STEPS = 10
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
 def simulated(ranks: int) -> SimulatedWorld:
     return SimulatedWorld(ranks, contexts="threads")
 

@@ -23,7 +23,6 @@ from distlib.training.zero import (
 from distlib.training.zero.shard_unit import BUFFERS, GRADIENTS, PARAMETERS
 from tests.tools.draw_samples import texts
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 RANKS = 3
 KINDS = (PARAMETERS, GRADIENTS, BUFFERS)
 

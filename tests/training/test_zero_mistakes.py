@@ -20,8 +20,6 @@ from distlib.training.zero import (
     save_shards,
 )
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 Mistake = Callable[[Communicator, int], object]  # it is given the stage; the line that does it ends in "# here"
 INPUTS = torch.linspace(-1, 1, 12, dtype=torch.float64).view(2, 6)
 

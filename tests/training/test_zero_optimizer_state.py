@@ -15,8 +15,6 @@ from distlib.training.zero import (
     whole_optimizer_state,
 )
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
     "SGD": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
     "AdamW": (torch.optim.AdamW, {"lr": 0.01}),

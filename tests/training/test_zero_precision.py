@@ -9,8 +9,6 @@ from torch import nn
 from distlib import Communicator, SimulatedWorld
 from distlib.training.zero import FullyShardedModule, ShardedGradients, ShardedOptimizer
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 RANKS, STEPS = 2, 5  # two, since then no order of adding makes a difference
 HALF = torch.bfloat16
 

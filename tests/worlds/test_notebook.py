@@ -227,6 +227,7 @@ def test_ranks_end_with_their_fork_server() -> None:
         notebook.close()
 
 
+@pytest.mark.slow
 def test_a_home_that_can_not_be_written() -> None:
     """JUPYTER_* point elsewhere, as on a cluster; distlib itself writes nothing into the home."""
     notebook = Notebook(HOME="/proc/nowhere")

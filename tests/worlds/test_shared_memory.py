@@ -115,6 +115,7 @@ def test_a_sender_may_be_busy_meanwhile(worlds) -> None:
     assert worlds(2).run(lend, timeout=100) == [0.0, 0.0]
 
 
+@pytest.mark.slow
 def test_many_ranks_need_no_memory_of_their_own() -> None:
     with World(8) as world:
         before = os.statvfs("/dev/shm").f_bfree if os.path.isdir("/dev/shm") else 0

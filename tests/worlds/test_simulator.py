@@ -306,7 +306,6 @@ def test_gradients_inside_backward_need_threads_and_the_error_says_so() -> None:
     assert simulate(3, train, True, contexts="threads").results == [[6, 6, 6]] * 3
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="needs /proc to count threads")
 def test_a_rank_computes_on_as_many_threads_as_torch_was_told_to_take() -> None:
     """One here. Else the first product of matrices in a thread of Python's starts one for each core."""

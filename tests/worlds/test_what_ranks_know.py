@@ -283,6 +283,7 @@ def test_variables_of_the_context_reach_simulated_ranks() -> None:
         VARIABLE.reset(token)
 
 
+@pytest.mark.usefixtures("all_threads")
 def test_settings(worlds, monkeypatch: pytest.MonkeyPatch) -> None:
     def see(comm: Communicator) -> list[object]:
         logger = logging.getLogger("distlib.test")

@@ -165,6 +165,7 @@ def test_random_numbers_start_afresh_in_every_run() -> None:
     assert first[1] == shifted[0]  # rank r starts with seed + r
 
 
+@pytest.mark.usefixtures("all_threads")
 def test_threads_are_capped(worlds) -> None:
     cores = os.cpu_count() or 1
     assert worlds(4).run(lambda comm: torch.get_num_threads()) == [max(1, cores // 4)] * 4
@@ -199,6 +200,7 @@ def other_pid(comm: Communicator) -> int:
     return os.getpid()
 
 
+@pytest.mark.slow
 def test_a_world_inside_a_rank(worlds) -> None:
     def nested(comm: Communicator) -> list[int]:
         with World(2) as inner:
