@@ -79,20 +79,20 @@ unexport PYTHONDONTWRITEBYTECODE
 # would keep a core busy with it, a fifth of the time that tests of training take.
 PYTEST = OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
 
-test: $(COMPLETE)  ## run the tests of every day, in about 8 minutes; some of them: make test ARGS="-k ring"
+test: $(COMPLETE)  ## run the everyday tests, in about 8 minutes; some of them: make test ARGS="-k ring"
 	$(PYTEST) -m "not slow" $(ARGS)
 
-test-all: $(COMPLETE)  ## run all tests, also whole lessons, every answer, browsers, Docker, Slurm: half an hour
+test-all: $(COMPLETE)  ## run all tests, also whole lessons, every answer, browsers, Docker, Slurm: an hour
 	$(PYTEST) $(ARGS)
 
 # The share of the slow tests that a commit gets, see tests/shares.py.
 SHARES := 8
 SHARE ?= $(shell echo $$((0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0) % $(SHARES) + 1)))
 
-test-ci: $(COMPLETE)  ## what the CI runs: the tests of every day, and an eighth of the slow ones; another: make test-ci SHARE=2
+test-ci: $(COMPLETE)  ## what the CI runs: the everyday tests, and an eighth of the slow ones; another: make test-ci SHARE=2
 	$(PYTEST) --share=$(SHARE)/$(SHARES) $(ARGS)
 
-test-newest:  ## run the tests of every day with the newest versions that pyproject.toml allows, in .venv-newest
+test-newest:  ## run the everyday tests with the newest versions that pyproject.toml allows, in .venv-newest
 	$(MAKE) test VENV=.venv-newest CONSTRAINTS=/dev/null
 
 test-lowest: $(COMPLETE)  ## the same with the lowest ones, without TensorFlow and JAX, in .venv-lowest
@@ -112,10 +112,11 @@ exercises: $(COMPLETE)  ## make exercises/ from solutions/ with nbgrader
 	$(BIN)/python -m distlib.authoring exercises $(ARGS)
 
 check: $(COMPLETE)  ## format, lint, types, and whether the generated notebooks are up to date
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/python -m distlib.authoring check
+	@status=0; \
+	for command in "ruff format --check ." "ruff check ." "mypy" "python -m distlib.authoring check"; do \
+		echo "$$command"; $(BIN)/$$command || status=1; \
+	done; \
+	exit $$status
 
 answers: $(COMPLETE)  ## grade every answer of tests/answers for real; in 3 minutes: make answers ARGS=--fast
 	$(BIN)/python -m tests.$(if $(filter --fast,$(ARGS)),answers_fast,answers_table) $(ARGS)

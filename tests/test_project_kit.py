@@ -21,8 +21,10 @@ def version_of(root: Path) -> str:
 
 
 def test_one_version_everywhere(root: Path) -> None:
-    newest = re.search(r"^## (\S+), ", (root / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    assert newest and newest[1] == version_of(root) == read_yaml(root / "CITATION.cff")["version"]
+    newest = re.search(r"^## (\S+), (.*)$", (root / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    citation = read_yaml(root / "CITATION.cff")
+    assert newest and newest[1] == version_of(root) == citation["version"]
+    assert newest[2] == str(citation.get("date-released", "not yet released"))
 
 
 def test_a_citation_has_what_the_format_demands(root: Path) -> None:
@@ -52,7 +54,7 @@ def test_the_workflow_runs_every_share_by_the_projects_own_script(root: Path) ->
 def test_hooks_call_what_make_check_calls(root: Path) -> None:
     recipe = re.search(r"^check:.*\n((?:\t.*\n)+)", (root / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert recipe
-    called = {re.split(r" --| \.", line.strip().removeprefix("$(BIN)/"))[0] for line in recipe[1].splitlines()}
+    called = {re.split(r" --| \.", command)[0] for command in re.findall(r'"([^"$]+)"', recipe[1])}
     (repository,) = read_yaml(root / ".pre-commit-config.yaml")["repos"]
     hooks = {re.split(r" --", hook["entry"].removeprefix(".venv/bin/"))[0] for hook in repository["hooks"]}
     assert hooks == called
