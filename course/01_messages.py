@@ -272,6 +272,7 @@ assert seconds == {
     "with_isend": 1.5,
     "with_exchange": 1.5,
 }
+slow.run(in_order)
 assert sorted({message.end for message in slow.trace}) == [1.5, 3]
 assert slow.trace.rounds == 2
 

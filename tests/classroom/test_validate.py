@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import shutil
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from distlib.classroom.self_check.validate import NO_TESTS
 from distlib.cli import lab
 from tests.cli.test_lab import ask
 from tests.tools.lab_process import running_lab
+from tests.tools.midst import becomes_so, until_there
 
 FOLDER = "work/mine"
 PATIENCE = 200.0  # seconds
@@ -98,8 +98,9 @@ def test_a_lesson_has_no_tests(address: str) -> None:
 
 @pytest.mark.slow
 def test_bad_news_reaches_the_page(address: str, course: Path) -> None:
-    missing = press(address, "mine/no_such.ipynb")
-    assert not missing["success"] and "no_such.ipynb" in missing["value"]
+    for missing in ("mine/no_such.ipynb", "no_such_folder/no_such.ipynb"):
+        gone = {"success": False, "value": "There is no no_such.ipynb in its folder any more."}
+        assert press(address, missing) == gone
     with pytest.raises(urllib.error.HTTPError, match="403"):
         press(address, "../course/00_start_here.ipynb")
     gone = press(address, write(course, graded("import os; os.kill(os.getppid(), 9)")))
@@ -112,22 +113,14 @@ def test_a_page_that_is_closed_ends_the_run(address: str, course: Path) -> None:
     server, token = urlsplit(address), address.split("token=")[1]
     page = http.client.HTTPConnection(server.hostname or "", server.port, timeout=PATIENCE)
     page.request("POST", f"/{where(path)}", headers={"Authorization": f"token {token}"})
-    give_up = time.monotonic() + PATIENCE
-    while not (course / FOLDER / "began").exists():
-        assert time.monotonic() < give_up
-        time.sleep(0.1)
+    until_there(course / FOLDER, "began")
     page.close()
     assert _all_end(course)
 
 
 def _all_end(course: Path) -> bool:
     """Whether no process works in the student's folder any more, at once or soon."""
-    give_up = time.monotonic() + 60
-    while any(_folder_of(process) == course / FOLDER for process in psutil.process_iter()):
-        if time.monotonic() > give_up:
-            return False
-        time.sleep(0.1)
-    return True
+    return becomes_so(lambda: all(_folder_of(process) != course / FOLDER for process in psutil.process_iter()), 60)
 
 
 def _folder_of(process: psutil.Process) -> Path | None:

@@ -9,7 +9,6 @@ import secrets
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from tests.docker.conftest import docker
 from tests.launch import elastic_training
 from tests.launch.elastic_training import train
 from tests.tools.launched import losses_in
+from tests.tools.midst import wait_until
 
 pytestmark = [
     pytest.mark.docker,
@@ -135,10 +135,8 @@ def test_the_capstone_goes_on_when_it_was_killed(cluster: Cluster) -> None:
     small = "--every 50 --features 16 --layers 2 --batch-size 16 --checkpoints".split()
     training = ("torchrun", "--nproc-per-node", "2", "-m", "distlib.capstone", "additions", "--way", "zero", *small)
     process = cluster.start(*training, "/course/work/kept", "--steps", "1000000")
-    give_up = time.monotonic() + PATIENCE
-    while len(kept_steps(cluster, 3)) < 2:  # then every rank has one
-        assert time.monotonic() < give_up and process.poll() is None
-        time.sleep(0.1)
+    # Then every rank has one.
+    wait_until(lambda: len(kept_steps(cluster, 3)) >= 2, "rank 3 keeps two", PATIENCE, during=process, every=0.1)
     docker("exec", sorted(cluster.nodes())[0], "python", "-c", KILL_THE_CAPSTONE)
     process.communicate(timeout=PATIENCE)
     assert process.returncode != 0
@@ -180,8 +178,5 @@ def test_it_goes_on_without_a_node(cluster: Cluster, tmp_path: Path, how: str) -
 
 def wait_for_both(cluster: Cluster, folder: str, process: subprocess.Popen[str]) -> None:
     """Until two ranks are in the step in which they wait."""
-    give_up = time.monotonic() + PATIENCE
-    while docker("exec", cluster.head, "sh", "-c", f"ls -d {folder}/there-* | wc -l") != "2":
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < give_up
-        time.sleep(0.5)
+    count = ("exec", cluster.head, "sh", "-c", f"ls -d {folder}/there-* | wc -l")
+    wait_until(lambda: docker(*count) == "2", "two ranks are there", PATIENCE, during=process, every=0.5)

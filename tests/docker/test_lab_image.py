@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import secrets
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.docker.conftest import SECRET, docker
+from tests.tools.midst import wait_until
 from tests.tools.tiny_course import DOCUMENTS
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -52,10 +52,8 @@ def lab(lab_image: str, volume: str) -> Iterator[str]:
 
 def wait_until_healthy(container: str, seconds: float = 240) -> None:
     """Wait for Docker's own check, which is docker/health.py."""
-    ends = time.monotonic() + seconds
-    while docker("inspect", "--format", "{{.State.Health.Status}}", container) != "healthy":
-        assert time.monotonic() < ends, docker("logs", container)
-        time.sleep(0.5)
+    look = ("inspect", "--format", "{{.State.Health.Status}}", container)
+    wait_until(lambda: docker(*look) == "healthy", lambda: docker("logs", container), seconds, every=0.5)
 
 
 def status(container: str, path: str) -> int:

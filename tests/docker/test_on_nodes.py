@@ -7,12 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.tools.midst import until_there
 
 PATIENCE = 100
 # The program, with a name service that knows the name `node` as long as there is a file.
@@ -87,10 +88,7 @@ def test_what_runs_on_a_node_ends_with_on_nodes(
     place: Place, node: subprocess.Popen[str], number: signal.Signals
 ) -> None:
     process = place.start("sh", "-c", "sleep 1000 & echo $! > pid.new; mv pid.new pid; wait")
-    give_up = time.monotonic() + PATIENCE
-    while not (place.folder / "pid").exists():
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
+    until_there(place.folder, "pid")
     sleeper = psutil.Process(int((place.folder / "pid").read_text()))
     process.send_signal(number)
     process.communicate(timeout=PATIENCE)
@@ -100,10 +98,7 @@ def test_what_runs_on_a_node_ends_with_on_nodes(
 
 def test_a_node_that_is_gone_is_named_and_not_waited_for(place: Place) -> None:
     process = place.start("true")
-    give_up = time.monotonic() + PATIENCE
-    while not list(place.folder.glob("jobs/*/job.json")):
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
+    until_there(place.folder, "jobs/*/job.json")
     place.known.unlink()
     assert process.communicate(timeout=PATIENCE) == ("", "on-nodes: node 10.1.2.3 is gone.\n")
     assert process.returncode == 1

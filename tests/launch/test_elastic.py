@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from distlib.launch.notice import REQUEUE
 from tests.launch import elastic_training
 from tests.launch.elastic_training import kill_rank, stop_rank, train
 from tests.tools.launched import LauncherForkServer
+from tests.tools.midst import until_there
 
 SCRIPT = Path(elastic_training.__file__)
 COMMAND = [sys.executable, "-m", "distlib.cli", "launch"]
@@ -152,7 +152,7 @@ def test_notice_under_srun_is_for_all_ranks(launcher: LauncherForkServer, tmp_pa
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
 def test_notice_to_the_command_is_passed_on(tmp_path: Path, number: int) -> None:
     launch = subprocess.Popen([*COMMAND, "--ranks", "2", f"{SCRIPT}:until_warned", str(tmp_path)])
-    wait_for(tmp_path, "begun-*", 2)
+    until_there(tmp_path, "begun-*", 2)
     launch.send_signal(number)
     assert launch.wait(100) == REQUEUE
     (step,) = good_steps(tmp_path)[-1:]
@@ -167,14 +167,7 @@ def test_a_function_that_does_not_ask_is_terminated(tmp_path: Path) -> None:
     own.mkdir()
     command = [*COMMAND, "--ranks", "2", f"{functions}:wait_for_file", str(flag)]
     launch = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(own)})
-    wait_for(tmp_path, "flag-*", 2)
+    until_there(tmp_path, "flag-*", 2)
     launch.terminate()
     assert launch.wait(100) == 128 + signal.SIGTERM
     assert list(own.iterdir()) == []
-
-
-def wait_for(folder: Path, pattern: str, count: int) -> None:
-    give_up = time.monotonic() + 100
-    while len(list(folder.glob(pattern))) < count:
-        assert time.monotonic() < give_up, os.listdir(folder)
-        time.sleep(0.05)

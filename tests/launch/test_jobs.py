@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from distlib.cli import main
 from distlib.cli.command_arguments import JOB_SCRIPTS
 from distlib.launch.jobs import NAMES, job_script
 from distlib.launch.notice import REQUEUE
+from tests.tools.midst import until_there
 
 ADDRESS = "http://127.0.0.1:41234/lab/tree/course/00_start_here.ipynb?token=abc123"
 
@@ -99,10 +99,7 @@ def test_a_session_ends_in_order(tmp_path: Path, job: dict[str, str]) -> None:
         pass
     running.send_signal(signal.SIGTERM)
     running.communicate(timeout=60)
-    give_up = time.monotonic() + 60
-    while not (tmp_path / "asked").exists():
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
+    until_there(tmp_path, "asked")
 
 
 @pytest.mark.parametrize("status", [0, 1, REQUEUE])

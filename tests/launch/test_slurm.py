@@ -13,6 +13,7 @@ import pytest
 from distlib.launch.checkpoints import good_steps, steps_in
 from tests.tools import slurm_cluster
 from tests.tools.launched import losses_in
+from tests.tools.midst import becomes_so, until_there
 from tests.tools.slurm_cluster import SlurmCluster
 
 SCRIPT = Path(__file__).parent / "rank_functions.py"
@@ -35,12 +36,7 @@ def srun(*words: str) -> list[str]:
 
 def nothing_left(cluster: SlurmCluster) -> bool:
     """Whether the nodes run only Slurm's own daemon, at once or very soon."""
-    give_up = time.monotonic() + 30
-    while any(len(cluster.machines.processes(node)) > 1 for node in (1, 2)):
-        if time.monotonic() >= give_up:
-            return False
-        time.sleep(0.1)
-    return True
+    return becomes_so(lambda: all(len(cluster.machines.processes(node)) <= 1 for node in (1, 2)))
 
 
 def test_the_same_function_runs_under_srun(cluster: SlurmCluster, tmp_path: Path) -> None:
@@ -63,10 +59,7 @@ def test_a_killed_rank_is_named_with_its_node(cluster: SlurmCluster, tmp_path: P
 def test_a_cancelled_job_leaves_nothing(cluster: SlurmCluster, tmp_path: Path) -> None:
     command = srun("--rendezvous", str(tmp_path), f"{SCRIPT}:wait_for_file", str(tmp_path / "flag"))
     job = cluster.start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    give_up = time.monotonic() + 200
-    while len(list(tmp_path.glob("flag-*"))) < 4:
-        assert time.monotonic() < give_up
-        time.sleep(0.1)
+    until_there(tmp_path, "flag-*", 4, during=job)
     assert cluster.run("scancel", "--user=root").returncode == 0
     _, err = job.communicate(timeout=200)
     # All ranks, or only those that the signal had reached when the run was given up.

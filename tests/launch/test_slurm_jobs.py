@@ -2,8 +2,7 @@
 
 import re
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from distlib.launch.checkpoints import good_steps
 from distlib.launch.jobs import job_script
 from tests.tools import slurm_cluster
+from tests.tools.midst import wait_until
 from tests.tools.slurm_cluster import SlurmCluster
 
 ROOT = Path(__file__).parents[2]
@@ -49,13 +49,6 @@ def submit(cluster: SlurmCluster, folder: Path, script: str, distlib: str, *opti
     done = cluster.run("sbatch", *words, cwd=folder, variables={"HOME": str(folder), "USER": "ada"})
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
-
-
-def wait_until(condition: Callable[[], bool], why: Callable[[], str]) -> None:
-    give_up = time.monotonic() + 200
-    while not condition():
-        assert time.monotonic() < give_up, why()
-        time.sleep(0.2)
 
 
 def train(cluster: SlurmCluster, folder: Path, *options: str) -> str:

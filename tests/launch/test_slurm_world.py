@@ -16,6 +16,7 @@ from distlib import PeerLost, all_reduce
 from distlib.communicator import Communicator
 from distlib.launch.environment import LaunchError
 from distlib.launch.slurm_world import SlurmWorld
+from tests.tools.midst import becomes_so
 
 
 @pytest.fixture
@@ -93,10 +94,7 @@ def test_a_node_takes_its_ranks_along(job: Path) -> None:
         with pytest.raises(PeerLost, match="ranks 2 and 3 ended in the middle of the run") as lost:
             world.run(kill_the_node_of_rank_2)
         assert lost.value.__notes__ == ["Ranks 2 and 3 ran on node n2, and no other rank: is that node still up?"]
-    give_up = time.monotonic() + 30
-    while any(map(is_running, pids)):
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
+    assert becomes_so(lambda: not any(map(is_running, pids)))
 
 
 def test_srun_that_fails_is_quoted(job: Path) -> None:

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tests.launch.elastic_training import train
 from tests.tools import machines
 from tests.tools.launched import slurm_variables
 from tests.tools.machines import Machines
+from tests.tools.midst import until_there
 
 SCRIPT = Path(__file__).parent / "rank_functions.py"
 TRAINING = SCRIPT.with_name("elastic_training.py")
@@ -48,10 +48,7 @@ def test_a_machine_that_falls_silent_is_named(two: Machines, tmp_path: Path, los
     """Its cable is cut: no end of a connection arrives, only nothing any more."""
     flag = tmp_path / "flag"
     ranks = start(two, tmp_path, f"{SCRIPT}:wait_for_file", str(flag))
-    give_up = time.monotonic() + PATIENCE
-    while len(list(tmp_path.glob("flag-*"))) < 2:
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
+    until_there(tmp_path, "flag-*", 2)
     two.cut_off(lost + 1)
     told = [rank.communicate(timeout=PATIENCE)[1] for rank in ranks]
     assert re.search(r"rank 1 ended in the middle of the run.*: its process is gone\..*\nRank 1 ran on", told[0], re.S)
@@ -86,7 +83,7 @@ def torchrun(two: Machines, machine: int, function: str, folder: Path) -> subpro
 def test_torchrun_goes_on_without_a_machine(two: Machines, tmp_path: Path, how: str) -> None:
     """From the last checkpoint, on the one that is left; without a checkpoint it would begin again."""
     stays, goes = (torchrun(two, machine, "lose_a_node", tmp_path / "a") for machine in (1, 2))
-    wait_for(stays, tmp_path, "a/there-*", 2)
+    until_there(tmp_path, "a/there-*", 2, during=stays)
     if how == "killed":
         kill_all(two, 2)
     else:
@@ -100,25 +97,17 @@ def test_torchrun_goes_on_without_a_machine(two: Machines, tmp_path: Path, how: 
 def test_torchrun_takes_in_a_machine_that_is_late_or_back(two: Machines, tmp_path: Path) -> None:
     """By then the one that was there has been started again more often than the other."""
     stays = torchrun(two, 1, "regain_a_node", tmp_path / "a")
-    wait_for(stays, tmp_path, "a/alone-at-first", 1)
+    until_there(tmp_path, "a/alone-at-first", 1, during=stays)
     goes = torchrun(two, 2, "regain_a_node", tmp_path / "a")
-    wait_for(stays, tmp_path, "a/there-*", 2)
+    until_there(tmp_path, "a/there-*", 2, during=stays)
     (tmp_path / "a" / "lost").touch()
     kill_all(two, 2)
     goes.wait(PATIENCE)
-    wait_for(stays, tmp_path, "a/alone-again", 1)
+    until_there(tmp_path, "a/alone-again", 1, during=stays)
     back = torchrun(two, 2, "regain_a_node", tmp_path / "a")
     (out, err), (none, _) = (each.communicate(timeout=PATIENCE) for each in (stays, back))
     assert (out, none) == (f"[rank 0] 2 5 {undisturbed(tmp_path)}\n", ""), err
     assert (stays.returncode, back.returncode) == (0, 0)
-
-
-def wait_for(stays: subprocess.Popen[str], folder: Path, pattern: str, count: int) -> None:
-    give_up = time.monotonic() + PATIENCE
-    while len(list(folder.glob(pattern))) < count:
-        assert stays.poll() is None, stays.communicate()
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
 
 
 def kill_all(two: Machines, machine: int) -> None:

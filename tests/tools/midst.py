@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 import psutil
 
 _LOOK = 0.02  # seconds between two looks
 _BUSY = 0.05  # seconds of the processor, after which a process that computes is in the midst of it
-_PATIENCE = 100.0
+_PATIENCE = 200.0
 
 
-def wait_until(is_so: Callable[[], bool], what: str, patience: float = _PATIENCE) -> None:
-    """Look until something is so. AssertionError, with `what` was expected, if it is not within `patience` seconds."""
+def becomes_so(is_so: Callable[[], bool], patience: float = _PATIENCE) -> bool:
+    """Look until something is so. Whether it is, within `patience` seconds."""
+    deadline = time.monotonic() + patience
+    while not (so := is_so()) and time.monotonic() < deadline:
+        time.sleep(_LOOK)
+    return so
+
+
+def wait_until(
+    is_so: Callable[[], bool],
+    what: str | Callable[[], str],
+    patience: float = _PATIENCE,
+    *,
+    during: subprocess.Popen[Any] | None = None,
+    every: float = _LOOK,
+) -> None:
+    """Look until something is so. AssertionError, with `what` was expected, if it is not within `patience` seconds.
+
+    Args:
+        during: a process that must not end before.
+        every: seconds between two looks.
+    """
     deadline = time.monotonic() + patience
     while not is_so():
-        assert time.monotonic() < deadline, f"not within {patience:g} s: {what}"
-        time.sleep(_LOOK)
+        assert during is None or during.poll() is None, f"it has ended: {during.communicate()}"
+        assert time.monotonic() < deadline, f"not within {patience:g} s: {what if isinstance(what, str) else what()}"
+        time.sleep(every)
+
+
+def until_there(folder: Path, pattern: str, count: int = 1, *, during: subprocess.Popen[Any] | None = None) -> None:
+    """Wait until a folder has so many files of a name with wildcards."""
+    wait_until(lambda: len(list(folder.glob(pattern))) >= count, f"{count} {pattern} in {folder}", during=during)
 
 
 def until_in_the_midst(pids: Iterable[int]) -> None:

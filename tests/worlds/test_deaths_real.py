@@ -15,9 +15,9 @@ from distlib.network import Link
 from distlib.worlds.real.journal import Journal, read_journal
 from distlib.worlds.real.mailbox import INLINE_BYTES
 from distlib.worlds.real.rank_pool import RankPool
-from tests.tools.midst import until_at_rest, until_gone
+from tests.tools.midst import becomes_so, until_at_rest, until_gone
 from tests.worlds.dying_ranks import die, go_on_without_the_last, noticed
-from tests.worlds.test_world import rank_processes, still_works, wait_until
+from tests.worlds.test_world import rank_processes, still_works
 
 LARGE = INLINE_BYTES  # floats: four times too many to go inside a control message
 WORLDS: dict[str, dict[str, object]] = {
@@ -52,7 +52,7 @@ def test_survivors_learn_of_a_death_and_go_on(each_kind: World, length: int) -> 
     assert (last[0].src, last[0].dst) == (0, 2)  # known from the journal of the dead rank
     assert {(message.src, message.dst) for message in last[-2:]} == {(0, 1), (1, 0)}
     assert still_works(each_kind)
-    assert wait_until(lambda: len(rank_processes() - before) <= 3)  # those that were replaced are gone
+    assert becomes_so(lambda: len(rank_processes() - before) <= 3)  # those that were replaced are gone
 
 
 def test_a_rank_is_killed_on_the_clock_and_all_are_back_in_the_next_run() -> None:
@@ -73,7 +73,7 @@ def test_a_rank_is_killed_on_the_clock_and_all_are_back_in_the_next_run() -> Non
             assert 0.6 <= noticed_at
             assert isinstance(two, PeerLost) and "rank 2 died" in str(two)
         assert world.run(lambda comm: comm.rank, timeout=100)[:2] == [0, 1]
-    assert wait_until(lambda: rank_processes() <= before)
+    assert becomes_so(lambda: rank_processes() <= before)
 
 
 def test_a_death_that_takes_its_time_is_no_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -14,6 +13,7 @@ import psutil
 import pytest
 
 from distlib.worlds.forkserver.handle import ForkServer, ProcessEnd
+from tests.tools.midst import becomes_so
 from tests.worlds import forked
 
 PATIENCE = 60  # seconds for what takes milliseconds, on a busy machine
@@ -50,10 +50,7 @@ def end_of(server: ForkServer) -> ProcessEnd:
 
 def wait_until_gone(pid: object) -> bool:
     assert isinstance(pid, int)
-    give_up = time.monotonic() + PATIENCE
-    while psutil.pid_exists(pid) and time.monotonic() < give_up:
-        time.sleep(0.01)
-    return not psutil.pid_exists(pid)
+    return becomes_so(lambda: not psutil.pid_exists(pid), PATIENCE)
 
 
 def test_processes_are_forked_and_their_ends_are_told(server: ForkServer) -> None:

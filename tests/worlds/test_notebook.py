@@ -6,8 +6,7 @@ import os
 import re
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import psutil
 import pytest
 from jupyter_client.manager import KernelManager
 
-from tests.tools.midst import until_in_the_midst
+from tests.tools.midst import becomes_so, until_in_the_midst
 
 
 class Notebook:
@@ -80,13 +79,6 @@ def alive(pid: int) -> bool:
         return False
 
 
-def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    give_up = time.monotonic() + seconds
-    while not condition() and time.monotonic() < give_up:
-        time.sleep(0.02)
-    return condition()
-
-
 def test_a_function_of_a_cell_and_its_new_version(notebook: Notebook) -> None:
     notebook.value("factor = 2\ndef f(comm):\n    return factor * comm.rank")
     assert notebook.value("print(world.run(f))") == "[0, 2, 4, 6]\n"
@@ -146,7 +138,7 @@ def begin_in(folder: Path) -> str:
 
 def until_stuck(folder: Path, ranks: int) -> None:
     """Wait until so many ranks have begun, and each of them computes or waits."""
-    assert wait_until(lambda: len(list(folder.iterdir())) == ranks, 100)
+    assert becomes_so(lambda: len(list(folder.iterdir())) == ranks, 100)
     until_in_the_midst(int(path.name) for path in folder.iterdir())
 
 
@@ -194,8 +186,8 @@ def test_a_kernel_that_is_killed_leaves_no_rank(what: str, tmp_path: Path) -> No
         notebook.client.execute("world.run(lambda comm: (begin(comm), stuck(comm)))")
         until_stuck(tmp_path, 3)
         os.kill(notebook.manager.provisioner.pid, signal.SIGKILL)
-        assert wait_until(lambda: gone(processes), 60)
-        assert wait_until(lambda: not os.path.exists(directory), 60)
+        assert becomes_so(lambda: gone(processes), 60)
+        assert becomes_so(lambda: not os.path.exists(directory), 60)
     finally:
         notebook.close()
 
@@ -207,7 +199,7 @@ def test_a_kernel_that_is_restarted_leaves_no_rank() -> None:
         notebook.value("import os\nfrom distlib import World\nworld = World(3)")
         processes = [int(pid) for pid in notebook.value("print(*world.run(lambda comm: os.getpid()))").split()]
         notebook.manager.restart_kernel(now=True)
-        assert wait_until(lambda: gone(processes), 60)
+        assert becomes_so(lambda: gone(processes), 60)
     finally:
         notebook.close()
 
@@ -221,7 +213,7 @@ def test_ranks_end_with_their_fork_server() -> None:
         code = "print(world.run(lambda comm: os.getppid())[0], *world.run(lambda comm: os.getpid()))"
         server, *ranks = (int(pid) for pid in notebook.value(code).split())
         os.kill(server, signal.SIGKILL)
-        assert wait_until(lambda: gone(ranks), 60)
+        assert becomes_so(lambda: gone(ranks), 60)
         assert notebook.value("print(world.run(lambda comm: comm.rank))") == "[0, 1, 2]\n"  # and there is a new one
     finally:
         notebook.close()

@@ -23,6 +23,7 @@ from distlib import Communicator, PeerLost, RankError, World
 from distlib.worlds.real import forkserver, shared_memory
 from distlib.worlds.real.mailbox import INLINE_BYTES
 from distlib.worlds.real.shared_memory import NoSharedMemory, fill_from, memory_address
+from tests.tools.midst import becomes_so
 
 PIECE = 64
 HUGE = 8 * 2**20  # elements: 32 MB of float32
@@ -246,8 +247,5 @@ def test_nothing_is_left_when_the_kernel_is_killed_in_the_middle(tmp_path: Path)
         assert os.path.isdir(directory) and all(psutil.pid_exists(int(pid)) for pid in pids)
         when_written(tmp_path / "marker", lambda pid: kernel.kill()).join(60)
         assert kernel.wait(60) == -signal.SIGKILL
-    give_up = time.monotonic() + 30
-    while time.monotonic() < give_up and (os.path.exists(directory) or any(psutil.pid_exists(int(p)) for p in pids)):
-        time.sleep(0.05)
-    assert not os.path.exists(directory)
-    assert not any(psutil.pid_exists(int(pid)) for pid in pids)
+    assert becomes_so(lambda: not os.path.exists(directory))
+    assert becomes_so(lambda: not any(psutil.pid_exists(int(pid)) for pid in pids))

@@ -37,6 +37,7 @@ from distlib import (
 from distlib.worlds.real import supervisor
 from distlib.worlds.real.mailbox import INLINE_BYTES
 from distlib.worlds.real.output_relay import mark_lines
+from tests.tools.midst import becomes_so
 from tests.tools.time_limits import out_of_time
 
 HERE = "test_world.py, line "
@@ -55,13 +56,6 @@ def _is_there(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess):
         return process.status() != psutil.STATUS_ZOMBIE
     return False
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
-    give_up = time.monotonic() + seconds
-    while not condition() and time.monotonic() < give_up:
-        time.sleep(0.02)
-    return condition()
 
 
 @contextlib.contextmanager
@@ -376,7 +370,7 @@ def test_a_rank_that_was_killed_between_two_runs_is_replaced(worlds) -> None:
     world = worlds(2)
     pid = world.run(other_pid)[0]
     os.kill(pid, signal.SIGKILL)
-    assert wait_until(lambda: not psutil.pid_exists(pid))
+    assert becomes_so(lambda: not psutil.pid_exists(pid))
     assert still_works(world)
 
 
@@ -704,7 +698,7 @@ def test_a_world_that_is_forgotten_takes_its_ranks_along() -> None:
     assert len(rank_processes() - before) == 3 and os.path.isdir(directory)
     del world
     gc.collect()
-    assert wait_until(lambda: rank_processes() <= before)
+    assert becomes_so(lambda: rank_processes() <= before)
     assert not os.path.exists(directory)
 
 
@@ -718,7 +712,7 @@ def test_a_cell_that_is_run_again_and_again() -> None:
     world.close()
     del world
     gc.collect()
-    assert wait_until(lambda: rank_processes() <= before)
+    assert becomes_so(lambda: rank_processes() <= before)
     assert psutil.Process().num_fds() <= open_files + 2
 
 

@@ -42,6 +42,9 @@ class ValidateHandler(ValidateAssignmentHandler):
         path = (root / self.get_argument("path")).resolve()
         if not path.is_relative_to(root):
             raise web.HTTPError(403, "Access denied: path outside allowed directory")
+        if not path.is_file():
+            self.finish(json.dumps({"success": False, "value": f"There is no {path.name} in its folder any more."}))
+            return
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", __name__, path.name), cwd=path.parent, stdout=asyncio.subprocess.PIPE
         )
