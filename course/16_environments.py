@@ -890,8 +890,8 @@ assert SILENCE == 3  # seconds, between machines
 # waits until a time limit.
 #
 # (The project's `tests/launch/test_two_machines.py` does this as root. Of two machines that are cut off, each names the
-# other. Without the one that has no store torchrun goes on. Killed and started again, it is taken in, with the losses
-# of an undisturbed run.)
+# other. torchrun goes on without a machine that has no store, and of three without the one that had rank 0. Killed and
+# started again, a machine is taken in. The losses are those of an undisturbed run.)
 #
 # ### Before the limit
 #

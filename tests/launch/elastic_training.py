@@ -88,16 +88,16 @@ def once_killed(comm: Communicator, folder: str) -> None:
         print(comm.world_size, losses[0][0], f"{losses[-1][1]:.12f}")
 
 
-def lose_a_node(comm: Communicator, folder: str) -> None:
-    """A training of 12 steps. On 2 ranks it does not get further than step 7: the test takes one of them away.
+def lose_a_node(comm: Communicator, folder: str, ranks: str = "2") -> None:
+    """A training of 12 steps. On so many ranks it does not get further than step 7: the test takes one of them away.
 
-    A rank that starts alone, because its node was first, waits for the other; torchrun then restarts both.
+    Ranks that start earlier, because their nodes were first, wait for the others; torchrun then restarts all.
     """
 
     def wait(comm: Communicator, step: int) -> None:
-        while comm.world_size == 1 and not (Path(folder) / "there-0").exists():
+        while comm.world_size < int(ranks) and not (Path(folder) / "there-0").exists():
             comm.sleep(0.02)
-        if (step, comm.world_size) == (7, 2):
+        if (step, comm.world_size) == (7, int(ranks)):
             (Path(folder) / f"there-{comm.rank}").touch()
             while True:
                 all_reduce(comm, torch.zeros(1))

@@ -57,24 +57,18 @@ def test_a_machine_that_falls_silent_is_named(two: Machines, tmp_path: Path, los
     assert [two.processes(machine) for machine in (1, 2)] == [[], []]
 
 
-def torchrun(two: Machines, machine: int, function: str, folder: Path) -> subprocess.Popen[str]:
-    """torchrun on n1 or n2, of which one is enough; the store is on n1, which is going to stay."""
-    meeting = f"{two.addresses[1]}:29400"
-    own = f"is_host={'true' if machine == 1 else 'false'}"  # else it asks for its own name, which nobody knows here
+def torchrun(
+    two: Machines, machine: int, function: str, *words: Path | str, store: int = 1, most: int = 2
+) -> subprocess.Popen[str]:
+    """torchrun on a machine, of which one is enough; the store is on one that is going to stay."""
+    meeting = f"{two.addresses[store]}:29400"
+    own = f"is_host={'true' if machine == store else 'false'}"  # else it asks for its own name, which nobody knows here
     quick = f"{own},last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=6"
-    words = ["--nnodes", "1:2", "--nproc-per-node", "1", "--max-restarts", "3", "--rdzv-id", "two"]
-    words += ["--rdzv-backend", "c10d", "--rdzv-endpoint", meeting, "--rdzv-conf", quick]
-    words += [
-        "--local-addr",
-        two.addresses[machine],
-        "-m",
-        "distlib.cli",
-        "launch",
-        f"{TRAINING}:{function}",
-        str(folder),
-    ]
-    command = [sys.executable, "-m", "torch.distributed.run", *words]
-    # Without it torchrun can't restart with a machine that joins late (torch 2.13).
+    options = ["--nnodes", f"1:{most}", "--nproc-per-node", "1", "--max-restarts", "3", "--rdzv-id", "two"]
+    options += ["--rdzv-backend", "c10d", "--rdzv-endpoint", meeting, "--rdzv-conf", quick]
+    options += ["--local-addr", two.addresses[machine], "-m", "distlib.cli", "launch", f"{TRAINING}:{function}"]
+    command = [sys.executable, "-m", "torch.distributed.run", *options, *map(str, words)]
+    # Without it torchrun can't restart with a machine that joins late, or without the one that had rank 0 (torch 2.13).
     variables = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     return two.start(machine, command, variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
@@ -92,6 +86,17 @@ def test_torchrun_goes_on_without_a_machine(two: Machines, tmp_path: Path, how: 
     assert out == f"[rank 0] 1 5 {undisturbed(tmp_path)}\n", err
     assert stays.returncode == 0
     goes.kill()
+
+
+def test_torchrun_goes_on_without_the_machine_of_rank_0(two: Machines, tmp_path: Path) -> None:
+    """It had the ranks' store, by which the two that are left do not look for each other any more."""
+    all_three = [torchrun(two, machine, "lose_a_node", tmp_path / "a", "3", store=2, most=3) for machine in range(3)]
+    until_there(tmp_path, "a/there-*", 3, during=all_three[2])
+    kill_all(two, 0)
+    (out, err), (none, _) = (each.communicate(timeout=PATIENCE) for each in all_three[1:])
+    assert (out, none) == (f"[rank 0] 2 5 {undisturbed(tmp_path)}\n", ""), err
+    assert [each.returncode for each in all_three[1:]] == [0, 0]
+    all_three[0].kill()
 
 
 def test_torchrun_takes_in_a_machine_that_is_late_or_back(two: Machines, tmp_path: Path) -> None:
