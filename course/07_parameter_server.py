@@ -1453,15 +1453,15 @@ assert (
     and 1500 < touched[2] < len(row_of.unique()) < ROWS
 )
 crowded = [log for _, log in virtual(18).run(train_sparse, 2, 10)[:2]]
-changed = sum(sum(log.changed) for log in crowded)
-pushed = sum(count for log in crowded for _, count in log.pushed)
-print(f"16 workers: {changed / pushed:.0%} of the pushed rows had changed")
-assert 0.5 < changed / pushed < 0.7
+of_16 = sum(sum(log.changed) for log in crowded)
+of_16 /= sum(count for log in crowded for _, count in log.pushed)
+print(f"16 workers: {of_16:.0%} of the pushed rows had changed")
+assert 0.5 < of_16 < 0.7
 per_letter = {}
 for samples in (16, 1024):  # letters that share a row share its bytes
-    world = virtual(6)
-    world.run(train_sparse, 2, 10, samples)
-    per_letter[samples] = sum(world.trace.bytes_sent) / samples
+    larger = virtual(6)
+    larger.run(train_sparse, 2, 10, samples)
+    per_letter[samples] = sum(larger.trace.bytes_sent) / samples
 assert per_letter[1024] < 0.7 * per_letter[16]
 
 # %% [markdown]
