@@ -112,14 +112,14 @@ print(run_on_our_ranks("order_of_calls", worlds[2]))
 # | tool | what it tells |
 # |---|---|
 # | every rank's error | read *all* of them: most ranks only say that a connection is gone |
-# | a short timeout | where each rank was, after seconds; and who has joined |
+# | a short timeout | where each rank was, after seconds; and, without `torchrun`, how many have joined |
 # | `monitored_barrier` | the first rank that does not come (on gloo; rank 0 tells); with `wait_all_ranks=True` all |
 # | `TORCH_DISTRIBUTED_DEBUG=INFO` | which parameters DDP misses |
 # | `TORCH_DISTRIBUTED_DEBUG=DETAIL` | two calls that do not fit: kind, shape, dtype |
 # | `py-spy dump --pid …` | the line of a process that runs, from outside, with nothing prepared |
 # | `faulthandler` | the same, from inside, after some seconds |
-# | flight recorder | all calls of each rank, and which are not over |
-# | `TORCHELASTIC_ERROR_FILE` | the exception of each rank, with its time |
+# | flight recorder | the last calls of each rank, and which are not over |
+# | error file of `torchrun`, where the program has `record` | the exception of each rank, with its time |
 #
 # The picture says when to take which.
 
@@ -171,12 +171,13 @@ assert "Please check rank 0 logs for faulty rank" in monitored.endings[1].text
 assert "barrier" in skipped.endings[2].how and "all_reduce" in skipped.endings[0].how
 
 # %% [markdown]
-# Rank 0 names it. The others say where to look: in rank 0's log. If rank 0 itself does not come, nobody is named, and
-# the others say the same.
+# Rank 0 names it. The others say where to look: in rank 0's log. If rank 0 itself does not come, nobody is named. The
+# others say the same, but only after the timeout of the *group*: the barrier's own holds for rank 0 alone. So put it
+# where rank 0 comes by, before what only some ranks do. Right before the line where they stand it may name nobody.
 #
 # The flight recorder needs no suspicion. It keeps the last calls of each rank. Here it is read when all sleep. (With
-# gloo that takes a private function of torch. NCCL's users get a file when a timeout strikes, if they have switched the
-# recorder on: see below.)
+# gloo that takes a private function of torch, `torch._C._distributed_c10d._dump_fr_trace_json`, in a thread of the
+# program. NCCL's users get a file when a timeout strikes: see below.)
 
 # %%
 flight = examine("skipped_collective", "flight recorder")
@@ -191,7 +192,8 @@ assert all("NOT OVER" in ending.seen[2] for ending in flight.endings)
 # Two calls are over on all ranks. In the third, rank 2 makes a different one. That is the whole diagnosis.
 #
 # **Try it.** Mend the program: a rank without samples must take part, and contribute zero. What is `mean()` of an empty
-# tensor? A patient is healed when all ranks end *and* have a sensible loss.
+# tensor? A patient is healed when all ranks end *and* have a sensible loss: 3.0 if the samples are summed up, 2.0 if
+# each rank's mean counts once.
 
 # %%
 ill = PATIENTS["skipped_collective"].program
@@ -256,8 +258,10 @@ for name in rank_zero:
 # %% [markdown]
 # In none of them are both ranks in the same call. In `extra_forward` neither is at the fault. A DDP model sends rank
 # 0's buffers (those of BatchNorm) at the beginning of each forward pass. The extra pass of rank 0 found its partner:
-# the *next* forward pass of rank 1. From then on they are one call apart. A model without buffers sends nothing there,
-# and does not hang: so the fault may sleep until somebody adds a BatchNorm.
+# the *next* forward pass of rank 1. From then on they are one call apart. Without BatchNorm this program ends. DDP then
+# sends something only in the first forward pass after a backward pass (how it packs gradients), and rank 1's next
+# forward pass answers that. With one more call in between, such as an all-reduce of the loss, it hangs as well. So the
+# fault may sleep until somebody adds a line.
 #
 # So everything that communicates belongs outside of `if rank == 0`. What a library does inside (a forward pass of DDP,
 # `consolidate_state_dict`) is part of it.
@@ -281,8 +285,8 @@ assert healed.kinds == ["ended"] * 2
 # %% [markdown]
 # ### Each for itself
 #
-# A condition that each rank judges by its own numbers, and a data set that does not divide by the ranks: in both, one
-# rank makes more calls than the other.
+# A condition that each rank judges by its own numbers, and a data set whose length is not a multiple of the number of
+# ranks: in both, one rank makes more calls than the other.
 
 # %%
 for name, words in (("local_condition", "if loss"), ("uneven_data", "for batch")):
@@ -304,7 +308,8 @@ assert "in barrier" in apart["uneven_data"].endings[1].how
 #
 # ### Two groups
 #
-# With tensor parallelism or FSDP in play, a rank is in several groups. This program has a time limit of 4 seconds.
+# When a model is split over ranks in several ways (lessons 10 to 12), a rank is in several groups. This program has a
+# time limit of 4 seconds.
 
 # %%
 print(PATIENTS["order_of_groups"].numbered())
@@ -327,10 +332,10 @@ assert waiting == 2 and "after 6 s" in groups.endings[0].how
 assert "seconds=4" in PATIENTS["order_of_groups"].program
 
 # %% [markdown]
-# The limit holds for the default group alone. A group of `new_group` has its own, 30 minutes unless you say otherwise:
-# `dist.new_group(ranks, timeout=…)`. And `DETAIL` does not help here, since it compares calls within a group. (Tried
-# with torch 2.13 and 2.14.) Both ranks stand in an `all_reduce`; only the lines differ. The flight recorder has the
-# group:
+# The limit holds for the default group alone. A group of `new_group` has its own, on gloo 30 minutes unless you say
+# otherwise: `dist.new_group(ranks, timeout=…)`. And `DETAIL` does not help here, since it compares calls within a
+# group, and collective calls only: who waits in `recv` is not named. (Tried with torch 2.13 and 2.14.) Both ranks stand
+# in an `all_reduce`; only the lines differ. The flight recorder has the group:
 
 # %%
 recorded = examine("order_of_groups", "flight recorder")
@@ -365,10 +370,11 @@ assert 'File "slow_rank.py", line 16 in <module>' in stacks.endings[1].text
 # Rank 1 reads images. It is not dead, and a longer timeout would be a cure for this once. But the other ranks wait all
 # that time: better share out the work evenly.
 #
-# `py-spy` needs the right to look into another process. In a container that may take the capability `SYS_PTRACE`. Where
-# it may not look, prepare the program: `faulthandler.register(signal.SIGUSR1)`, and `kill -USR1 PID` prints where it
-# is. Or set an alarm, `faulthandler.dump_traceback_later(600)`, and set it anew in each step: else it prints once, 600
-# seconds after the start, whether the program hangs or not.
+# `py-spy` needs the right to look into another process. On a desktop that is often `sudo`, in a container the
+# capability `SYS_PTRACE`. Where it may not look, prepare the program: `faulthandler.register(signal.SIGUSR1)`, and
+# `kill -USR1 PID` prints where it is. (A process that has not registered it ends by that signal, `torchrun` too.) Or
+# set an alarm, `faulthandler.dump_traceback_later(600)`, and set it anew in each step: else it prints once, 600 seconds
+# after the start, whether the program hangs or not.
 #
 # ### It does not even begin
 #
@@ -407,7 +413,8 @@ assert "1/2 clients joined" in beginning["two_rank_zeros"].text
 # use" may be another program, and may be a second rank 0. That error comes at once; without a short timeout, the counts
 # come after 30 minutes. So print rank, world size, address and port before you join.
 #
-# (With `torchrun` the store belongs to the launcher. Then it is the launcher that has the port.)
+# (With `torchrun` the launcher opens the port, and keeps the list of addresses, the *store*. Then nobody counts: the
+# error is `wait timeout`, and its key ends with the rank that did not come, such as `…/2`.)
 #
 # ## Act 2: it dies
 #
@@ -435,7 +442,8 @@ assert "ValueError: expected a digit, got 10" in raised.endings[1].text
 # "Connection closed by peer" is hardly ever the cause. It says that somebody else has gone (or the network). On 64
 # ranks there may be 63 such messages, and one ValueError. Start with the rank that says something different. `torchrun`
 # finds it for you if the main function has the decorator `record`: each rank writes its exception into a file, and the
-# earliest is shown. Its clock counts whole seconds, though. So read the others, too.
+# earliest is shown. Its clock counts whole seconds, though. So read the others, too. (The clinic has put `record`
+# around the program: without it there is no file.)
 
 # %%
 files = examine("exception_on_one_rank", "error file")
@@ -456,9 +464,10 @@ assert killed["killed_loader_worker"].kinds == ["raised", "raised"]
 assert "Connection" in killed["killed_loader_worker"].endings[0].text
 
 # %% [markdown]
-# The dead rank's log just ends. Its exit status says it: minus 9, or 137 in a shell. On Linux `dmesg` names the
-# process that was killed. A dead worker shows itself in several ways, depending on the moment: "DataLoader worker is
-# killed by signal", "exited unexpectedly", or a bare `ConnectionResetError`.
+# The dead rank's log just ends. Its exit status says it: minus 9, or 137 in a shell. On Linux `dmesg` names it, if it
+# was killed for lack of memory and you may read that. A rank that says nothing and has status 0 has not died: it has
+# made fewer calls than the others, as in act 1. A dead worker shows itself in several ways, depending on the moment:
+# "DataLoader worker is killed by signal", "exited unexpectedly", or a bare `ConnectionResetError`.
 #
 # ### 8 vs 4
 #
@@ -495,7 +504,8 @@ assert "100 vs 52" in longer.text
 # %% [markdown]
 # In both it says "8 vs 4", and both times it means bytes of what one message carries. That the lengths in
 # `shapes_differ` are 8 and 4 is chance: with lengths of 100 and 50 it says "100 vs 52". A tensor that numpy has made is
-# float64. `DETAIL` shows shape and dtype of both sides.
+# float64. `DETAIL` shows shape and dtype of both sides. And gloo dies only if more bytes come than are expected. A
+# broadcast of fewer it takes without a word, and the rest of the tensor keeps its old numbers.
 #
 # ### DDP, and a tool that kills
 #
@@ -626,6 +636,9 @@ for rank, told in enumerate(steps):
 
 # %% tags=["folded"]
 # Checks of the numbers above
+root = torch.zeros(1, requires_grad=True)
+root.square().sqrt().sum().backward()
+assert root.sqrt().item() == 0 and root.grad.isnan().all()
 for rank, told in enumerate(steps):
     assert ["own loss nan" in line for line in told] == [False, rank == 1, True]
     assert ["gradient nan" in line for line in told] == [False, True, True]
@@ -633,14 +646,17 @@ for rank, told in enumerate(steps):
 # %% [markdown]
 # A sum with one `nan` in it is `nan`. So gradients that have been averaged accuse nobody, nor do the losses from the
 # next step on. Each rank's own loss does, in the step in which it happens: rank 1, step 2. Write it down before the
-# average, and with it which samples they were.
+# average, and with it which samples they were. (That is so if the `nan` comes up in the forward pass. One that comes up
+# in the backward pass, such as that of a root at 0, leaves the loss as it is, and only the rank's own gradient shows
+# it. DDP averages during `backward`; in `model.no_sync()` it does not.)
 #
 # ### A check that stays on
 #
-# What is true in every data-parallel training, whatever the model? All ranks are in the same step. Their weights are
-# equal, to the bit. Their gradients are finite. In an epoch each sample is seen once (but for the few that a sampler
-# repeats or leaves out where the number does not divide). `ReplicaCheck` looks at the first three, every 50th step.
-# `check_samples` looks at the last, once per epoch. Both work on plain `torch.distributed` and on our communicators.
+# What is true while all ranks keep the same model, whatever it is? They are in the same step. Their weights are equal,
+# to the bit. Their gradients are finite (with a `GradScaler`, after `unscale_`, except in steps that it leaves out). In
+# an epoch each sample is seen once (except for the few that a sampler repeats or leaves out where they can't be dealt
+# out evenly). `ReplicaCheck` looks at the first three, every 50th step. `check_samples` looks at the last, once per
+# epoch. Both work on plain `torch.distributed` and on our communicators.
 
 
 # %%
@@ -676,9 +692,10 @@ assert norms[0] == norms[1] > 0
 assert "step 10: 0.weight has different weights on rank 1 and on the others" in found
 
 # %% [markdown]
-# It names the first parameter that differs, and the ranks. How does it compare weights that it does not send? Each rank
-# sums up the bits of each parameter, as integers, each with a factor that belongs to its place. One number per
-# parameter goes around. It looks at parameters, not at buffers or at the optimizer's state.
+# It names the first parameter that differs, and the ranks that are not like most. Of two ranks it can't know which one
+# is wrong, and names rank 1. How does it compare weights that it does not send? Each rank sums up the bits of each
+# parameter, as integers, each with a factor that belongs to its place. One number per parameter goes around. It looks
+# at parameters, not at buffers or at the optimizer's state.
 #
 # If a rank does not come, the check must not hang itself. It has a group of its own, with a timeout of its own, and a
 # monitored barrier in it.
@@ -692,7 +709,7 @@ assert "step 10: 0.weight has different weights on rank 1 and on the others" in 
 
 # %% tags=["folded"]
 # One way to do it
-def skip_a_step(comm: Communicator) -> None:
+def skip_a_step(comm: Communicator, culprit: int = 1) -> None:
     model = nn.Linear(2, 1)
     nn.init.ones_(model.weight), nn.init.zeros_(model.bias)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -701,7 +718,7 @@ def skip_a_step(comm: Communicator) -> None:
         optimizer.zero_grad()
         model(torch.ones(1, 2)).sum().backward()
         check()
-        if not (comm.rank == 1 and step == 7):
+        if not (comm.rank == culprit and step == 7):
             optimizer.step()
 
 
@@ -725,6 +742,13 @@ for spoiled in EXPECTED:
         noticed[spoiled] = str(error)
         print(error)
 assert all(words in noticed[spoiled] for spoiled, words in EXPECTED.items())
+accused = []
+for size in (2, 3):  # rank 0 skips it
+    try:
+        worlds[size].run(skip_a_step, culprit=0)
+    except RankError as error:
+        accused.append(str(error))
+assert "weights on rank 1" in accused[0] and "weights on rank 0" in accused[1]
 
 # %%
 parts = [list(range(0, 8, 2)), list(range(1, 8, 2))]
@@ -779,9 +803,9 @@ assert all("rank" in text for text in said.values())
 #   `.item()`, `torch.cuda.synchronize()`, or the print of a loss.
 # - The default timeout is 10 minutes.
 # - What a mismatch of shapes or dtypes does is left open: it may hang, crash, or give wrong numbers.
-# - After a timeout a watchdog ends the process (`TORCH_NCCL_ASYNC_ERROR_HANDLING`). With `TORCH_FR_BUFFER_SIZE` (in
-#   older versions `TORCH_NCCL_TRACE_BUFFER_SIZE`) and `TORCH_NCCL_DUMP_ON_TIMEOUT` the flight recorder writes a file
-#   per rank, which `torchfrtrace` compares.
+# - After a timeout a thread of torch's, the watchdog, ends the process (`TORCH_NCCL_ASYNC_ERROR_HANDLING`). Before that
+#   the flight recorder writes a file per rank, which `torchfrtrace` compares. Newer versions do so unasked; older ones
+#   need `TORCH_FR_BUFFER_SIZE`, or `TORCH_NCCL_TRACE_BUFFER_SIZE`, and `TORCH_NCCL_DUMP_ON_TIMEOUT`.
 # - `NCCL_DEBUG=INFO` shows which network was chosen. A wrong interface (`NCCL_SOCKET_IFNAME`) is a common reason for a
 #   hang at the beginning.
 # - `monitored_barrier` needs gloo: make a group with `backend="gloo"` for it, as `ReplicaCheck` does.
@@ -798,18 +822,19 @@ for world in worlds.values():
 # | what you see | look first at | holds if |
 # |---|---|---|
 # | nothing happens | the stack of *every* rank | py-spy may look, or faulthandler was prepared |
-# | ranks stand in different calls | `DETAIL` | there is no DDP in the program (torch 2.13, 2.14) |
-# | ranks stand in the same call | flight recorder: which group? | it was switched on before the start |
-# | rank 0 waits, others do not come | `monitored_barrier` | the group is gloo's, and rank 0 comes |
+# | ranks stand in different calls | `DETAIL` | both are collective, of one group, and no DDP (gloo, torch 2.13, 2.14) |
+# | ranks stand in the same call | flight recorder: which group? | NCCL; on gloo, the program can write it out |
+# | rank 0 waits, others do not come | `monitored_barrier` | the group is gloo's, and it stands before the fault |
 # | "Connection closed by peer" | the rank that says something else, or nothing | a rank is at fault, not the network |
 # | "8 vs 4", Aborted | shapes, then dtypes | on gloo |
-# | a hang in `init_process_group` | rank, world size, address, port of each | always |
-# | the loss is `nan` | each rank's own loss, and the first step | it was written down in each step |
-# | a bad model, no error | `ReplicaCheck`, `check_samples` | replicas must be equal: plain data parallelism |
+# | a hang in `init_process_group` | rank, world size, address, port of each; the network | all were started |
+# | the loss is `nan` | each rank's own loss and gradient; the first step | they were written down in each step |
+# | a bad model, no error | `ReplicaCheck`, `check_samples` | plain data parallelism; it names a minority |
 #
 # - A hang often shows itself at a later call than the one with the fault.
 # - A timeout says where ranks were, not why. A longer one cures nothing but slowness.
-# - The ranks must agree: all make a call, or none does. To take away what was needed is no cure.
+# - The ranks must agree: all make a call, or none does. If you take the call away that hangs, the program ends, but
+#   without the number that the call was for.
 #
 # ## Now you
 #

@@ -15,14 +15,14 @@ FIRST_AID = {
         "dies": {
             "What does each rank say? Read all of them": {
                 "one has its own error": "that is the cause; the others lost the connection",
-                "one says nothing": "its exit status: killed (9)? Look at its memory",
+                "one says nothing": "its exit status: killed (9)? Look at its memory. 0? Fewer calls",
                 "8 vs 4, Aborted": "DETAIL shows both shapes and dtypes",
                 "“prior iteration”": "INFO names the unused parameters",
             }
         },
         "trains wrongly": {
             "What is not as it should be?": {
-                "the loss is not finite": "each rank's own loss, before backward(): whose is first?",
+                "the loss is not finite": "each rank's own loss and gradient: whose is first?",
                 "weights of ranks differ": "ReplicaCheck: which parameter, which rank?",
                 "samples come twice": "check_samples: which ones, on which ranks?",
                 "a sum is absurd": "DETAIL compares the dtypes",
