@@ -1139,8 +1139,9 @@ assert high["complete graph, rate 0.1"] < high["static exponential, rate 0.1"] <
 assert abs(high["complete graph, rate 0.1"] - (0.5 + 0.5 * 0.1 / 1.1)) < 1e-9
 assert high["ring, wants by turns, rate 0.1"] < 0.54
 assert abs(high["ring, all want 0.5, rate 0.1"] - 0.5) < 1e-9
-uneven = {name: ends.pop(name).mean() for name in [*ends] if "steeper" in name}
-assert all(abs(end.mean() - 0.5) < 1e-9 for end in ends.values())
+centers = {name: end.mean().item() for name, end in ends.items()}
+uneven = {name: centers.pop(name) for name in [*centers] if "steeper" in name}
+assert all(abs(end - 0.5) < 1e-9 for end in centers.values())
 assert (steep * halves).sum() / steep.sum() == 0.75  # the best for all together
 assert abs(uneven["ring, 1 is steeper, rate 0.1"] - 0.589) < 1e-3
 assert abs(uneven["ring, 1 is steeper, rate 0.01"] - 0.702) < 1e-3
