@@ -109,6 +109,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Course, ClassBoard, 
     return course, board, board.page.read_text()
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_replays_and_ties_share_a_place(made: tuple[Course, ClassBoard, str]) -> None:
     page = made[2]
     level = page[page.index("Level 1, GPipe") : page.index("Level 2, GPipe")]
@@ -119,6 +120,7 @@ def test_scores_are_those_of_replays_and_ties_share_a_place(made: tuple[Course, 
     assert "1,000,000,000" not in page and "1e9" not in page
 
 
+@pytest.mark.slow
 def test_a_score_shows_the_picture_of_its_run(made: tuple[Course, ClassBoard, str]) -> None:
     page = made[2]
     plays = page.split("The project")[0]
@@ -126,6 +128,7 @@ def test_a_score_shows_the_picture_of_its_run(made: tuple[Course, ClassBoard, st
     assert "one of" not in page, "both reach 23 points by the same choices"
 
 
+@pytest.mark.slow
 def test_who_has_no_pseudonym_is_counted_only(made: tuple[Course, ClassBoard, str]) -> None:
     page = made[2]
     for student in ("dan", "cleo", "ben", *HOSTILE):
@@ -133,6 +136,7 @@ def test_who_has_no_pseudonym_is_counted_only(made: tuple[Course, ClassBoard, st
     assert re.search(r"\d students play, or have a\s+training, without a name on it", page)
 
 
+@pytest.mark.slow
 def test_nothing_on_the_page_is_loaded_or_runs(made: tuple[Course, ClassBoard, str]) -> None:
     page = made[2]
     assert "<script" not in page and "alert(" not in page and "\u202e" not in page
@@ -160,18 +164,21 @@ def test_nothing_on_the_page_is_loaded_or_runs(made: tuple[Course, ClassBoard, s
         ("pipe", "games/games.ipynb: it is not a file"),
     ],
 )
+@pytest.mark.slow
 def test_each_attempt_is_named_to_the_instructor(
     made: tuple[Course, ClassBoard, str], student: str, problem: str
 ) -> None:
     assert problem in "\n".join(made[1].problems[student])
 
 
+@pytest.mark.slow
 def test_the_others_are_not_disturbed(made: tuple[Course, ClassBoard, str]) -> None:
     board = made[1]
     assert {"ada", "ben", "cleo", "dan"} & set(board.problems) == set()
     assert board.names == 4  # ada, ben, cleo and forger; three with a name have nothing that counts
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_the_page_is_the_same_to_the_bit(
     made: tuple[Course, ClassBoard, str], capsys: pytest.CaptureFixture[str]
@@ -182,6 +189,7 @@ def test_the_page_is_the_same_to_the_bit(
     assert "nested: games/games.ipynb: it is nested too deeply" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_pseudonyms_are_kept_for_the_next_board(made: tuple[Course, ClassBoard, str]) -> None:
     held = json.loads((made[0].root / "classroom" / "pseudonyms.json").read_text())
     assert held["ada"] == ["Night Owl"] and held["ben"] == ["Tide"] and "thief" not in held
@@ -362,6 +370,7 @@ def test_leaving_and_odd_names(student: Path, capsys: pytest.CaptureFixture[str]
 # ── trainings that were graded ───────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_trainings_have_the_seconds_that_the_judge_has_measured(made: tuple[Course, ClassBoard, str]) -> None:
     board, page = made[1:]
     alike, slow = page.split("Level 1, four alike")[1].split("Level 2, a slow network")

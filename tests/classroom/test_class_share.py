@@ -169,6 +169,7 @@ def test_what_was_judged_is_left_alone(course: TinyCourse) -> None:
     assert whole(course, again=True).taken_over == ["b", "d"]
 
 
+@pytest.mark.slow
 def test_inputs_are_drawn_anew_for_the_next_hand_in(course: TinyCourse) -> None:
     share(course, "1/1")
     first = whole(course).records["a"].seed

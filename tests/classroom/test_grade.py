@@ -236,6 +236,7 @@ def test_penalties_for_being_late(course: TinyCourse) -> None:
     assert run(course).changes == []
 
 
+@pytest.mark.slow
 def test_an_old_mark_does_not_stay_when_a_new_submission_cannot_be_graded(course: TinyCourse) -> None:
     course.hand_in("a", RIGHT)
     run(course)
@@ -334,6 +335,7 @@ def test_a_mended_test_changes_only_what_it_must(course: TinyCourse) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_test_that_the_instructor_has_changed_is_no_remark_about_a_student(course: TinyCourse) -> None:
     course.hand_in("a", RIGHT)
     course.hand_in("b", {**RIGHT, "negate_visible": "pass"})
@@ -638,6 +640,7 @@ def test_a_pasted_picture_reaches_the_feedback(course: TinyCourse) -> None:
     assert f'src="data:image/png;base64,{PNG}"' in page and "svg+xml" not in page
 
 
+@pytest.mark.slow
 def test_feedback_is_safe_after_nbgraders_own_grading_too(course: TinyCourse) -> None:
     course.hand_in("a", {**WRONG, "double": WRONG["double"] + "\n%%html\n<script>alert('evil')</script>"})
     notebook = json.loads((course.folder("a") / f"{NAME}.ipynb").read_text())
@@ -705,6 +708,7 @@ def test_the_marks_for_a_spreadsheet() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_export_has_no_score_for_what_was_not_graded(course: TinyCourse) -> None:
     course.hand_in("a", RIGHT, timestamp="2026-01-02 03:04:05 UTC")
     course.hand_in("b", {**WRONG, "why": "So, =1+1"})

@@ -116,6 +116,7 @@ def test_no_solution_and_no_hidden_test_is_in_it(files: dict[str, bytes]) -> Non
             assert b"### BEGIN" not in content and b"### END" not in content, name
 
 
+@pytest.mark.slow
 def test_it_runs_where_it_is_unpacked(
     files: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -107,6 +107,7 @@ def states(results: Results) -> list[tuple[str, str]]:
 # ── the saved notebook ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_a_half_finished_notebook(root: Path, course: Path) -> None:
     write(course, half_finished(root))
     results = check_saved(NAME, start=course)

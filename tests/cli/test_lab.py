@@ -32,6 +32,7 @@ def course(root: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_prints_an_address_that_works_on_the_next_free_port(course: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -22,7 +22,7 @@ from tests.tools.interrupts import interrupted_at_a_line
 
 running = importlib.import_module("distlib.clinic.run_patient")  # its function has the same name
 
-EVERY_DAY = ("order_of_calls", "float64_on_one_rank")  # one that hangs, and one that does not
+EVERY_DAY = ("order_of_calls",)  # one that hangs
 slow_ones = [pytest.param(name, marks=[] if name in EVERY_DAY else pytest.mark.slow) for name in PATIENTS]
 
 

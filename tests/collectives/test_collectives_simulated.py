@@ -354,6 +354,7 @@ def test_what_a_group_can_not_do(misuse: Callable[[RankGroup], object], says: st
         simulate(2, lambda comm: misuse(RankGroup(comm, (0, 1))))
 
 
+@pytest.mark.slow
 def test_thousands_of_ranks() -> None:
     for algorithm in ("tree", "halving_doubling", "double_tree", "hierarchical"):
         cluster = Cluster(64, 16, INTRA, INTER)

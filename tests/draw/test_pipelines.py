@@ -84,6 +84,7 @@ def kept_in(scene: Scene, step: int, rank: int) -> int:
     return sum(shape.tip.startswith(f"rank {rank} keeps") for shape in seen(scene, step))
 
 
+@pytest.mark.slow
 @each_timing
 def test_the_most_slots_of_a_rank_are_the_most_it_keeps(name: str) -> None:
     timing = TIMED[name]

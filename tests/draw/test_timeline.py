@@ -176,7 +176,7 @@ def test_computing_is_drawn_where_it_was_noted() -> None:
     assert picture.figure.axes[0].get_xlim()[0] < 0.5
 
 
-@pytest.mark.parametrize("ranks", [4, 8, 16])
+@pytest.mark.parametrize("ranks", [4, *(pytest.param(many, marks=pytest.mark.slow) for many in (8, 16))])
 def test_up_to_16_ranks_fit_a_small_screen(ranks: int) -> None:
     """Of 768 pixels, about 600 are left for a notebook."""
     assert timeline(ring_trace(ranks)).figure.get_figheight() * PIXELS_PER_INCH <= 560

@@ -374,6 +374,7 @@ def test_when_the_sandbox_is_killed_the_next_submission_gets_another(judges: Jud
 WITH_JAX = f"import jax\n{SET_UP}"
 
 
+@pytest.mark.slow
 def test_a_framework_is_imported_once_for_a_class(judges: Judges) -> None:
     pytest.importorskip("jax")
     loaded = 'import sys\nraise ValueError(f\'here: {sorted(sys.modules.keys() & {"jax", "torch"})}\')'

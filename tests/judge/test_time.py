@@ -87,6 +87,7 @@ def test_a_rank_that_does_not_read_holds_up_until_the_deadline(clock: Any) -> No
     assert next(clock) <= 10 * DEADLINE + 2
 
 
+@pytest.mark.slow
 def test_when_the_time_is_over_no_test_runs_any_more() -> None:
     limits = Limits(check_seconds=0.5, submission_seconds=0.5)
     made = run("def shift(comm, tensor):\n    while True: comm.barrier()", limits=limits)

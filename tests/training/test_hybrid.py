@@ -119,7 +119,7 @@ def hybrid_world() -> SimulatedWorld:
         (CUBE, one_forward_one_backward),
         ({"tp": 2, "pp": 2, "dp": 2}, one_forward_one_backward),
         pytest.param({"pp": 2, "tp": 2, "dp": 2}, gpipe, marks=pytest.mark.slow),
-        ({"dp": 4, "pp": 1, "tp": 2}, gpipe),
+        pytest.param({"dp": 4, "pp": 1, "tp": 2}, gpipe, marks=pytest.mark.slow),
         pytest.param({"tp": 4, "dp": 1, "pp": 2}, one_forward_one_backward, marks=pytest.mark.slow),
         pytest.param({"pp": 4, "tp": 1, "dp": 2}, one_forward_one_backward, marks=pytest.mark.slow),
         pytest.param({"dp": 1, "pp": 4, "tp": 2}, gpipe, marks=pytest.mark.slow),
@@ -144,7 +144,7 @@ def test_zero_along_dp(zero_stage: int, max_norm: float | None) -> None:
     ("sizes", "zero_stage"),
     [
         (CUBE, 1),
-        ({"tp": 1, "pp": 4, "dp": 2}, 0),
+        pytest.param({"tp": 1, "pp": 4, "dp": 2}, 0, marks=pytest.mark.slow),
         pytest.param(CUBE, 0, marks=pytest.mark.slow),
         pytest.param({"tp": 1, "pp": 4, "dp": 2}, 1, marks=pytest.mark.slow),
         *(pytest.param({"dp": 4, "pp": 1, "tp": 2}, stage, marks=pytest.mark.slow) for stage in (0, 1)),
@@ -181,7 +181,8 @@ def test_stage_2_with_weights_that_are_tied_inside_a_stage() -> None:
 
 
 @pytest.mark.parametrize(
-    "schedule", [pytest.param(interleaved_1f1b(2, 2, 2), marks=pytest.mark.slow), zero_bubble(2, 2)]
+    "schedule",
+    [pytest.param(schedule, marks=pytest.mark.slow) for schedule in (interleaved_1f1b(2, 2, 2), zero_bubble(2, 2))],
 )
 def test_other_schedules(schedule: Schedule) -> None:
     alone = train_alone(TIED, max_norm=0.5)
@@ -260,7 +261,7 @@ def sent(sizes: dict[str, int], steps: int, num_microbatches: int, **options: An
     [
         (CUBE, MODEL, 2),
         (CUBE, TIED, 3),  # microbatches of two lengths
-        ({"tp": 2, "pp": 4, "dp": 1}, TIED, 4),
+        pytest.param({"tp": 2, "pp": 4, "dp": 1}, TIED, 4, marks=pytest.mark.slow),
         ({"dp": 4, "pp": 2, "tp": 1}, MODEL, 1),
         pytest.param({"dp": 2, "pp": 1, "tp": 4}, TIED, 2, marks=pytest.mark.slow),
         pytest.param({"dp": 8, "pp": 1, "tp": 1}, MODEL, 1, marks=pytest.mark.slow),

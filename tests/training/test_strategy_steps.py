@@ -163,7 +163,7 @@ STRAGGLER = replace(NODES, stragglers={3: 1.5})
     ("cluster", "batch", "apart"),
     [
         pytest.param(NODES, 4, 0.05, marks=pytest.mark.slow),
-        (UNEVEN, 6, 0.1),
+        pytest.param(UNEVEN, 6, 0.1, marks=pytest.mark.slow),
         (STRAGGLER, 4, 0.05),
         pytest.param(SLOW_LINKS, 4, 0.15, marks=pytest.mark.slow),
     ],
