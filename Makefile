@@ -75,8 +75,8 @@ $(COMPLETE): $(READY)
 # Tests start thousands of processes. Told to write no compiled files, each of them would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Three workers more than two cores: some tests compute, and some only wait. Threads of torch's that wait for each other
-# would keep a core busy with it, a fifth of the time that tests of training take.
+# Three workers more than two cores: some tests compute, and some only wait. In kernels of lessons torch computes on
+# several threads; those that wait for each other would keep a core busy with it. (Tests themselves have one thread.)
 PYTEST = OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
 
 test: $(COMPLETE)  ## run the everyday tests, in about 8 minutes; some of them: make test ARGS="-k ring"

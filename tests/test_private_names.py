@@ -15,7 +15,6 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from nbgrader.converters.generate_feedback import GenerateFeedback
 from nbgrader.preprocessors import AssignLatePenalties
 
 import distlib
+from tests.tools.source_trees import tree_of
 
 PACKAGE = Path(distlib.__file__).parent
 TORCH = "worlds/private_torch.py"
@@ -51,13 +51,6 @@ OF_PYTHON = {
 
 def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
-
-
-@cache
-def trees() -> dict[str, ast.Module]:
-    """All modules of the package, parsed."""
-    paths = sorted(PACKAGE.rglob("*.py"))
-    return {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
 
 
 def given(tree: ast.Module) -> Iterator[str]:
@@ -87,9 +80,10 @@ def used(tree: ast.Module) -> Iterator[str]:
 
 
 def test_a_private_name_stands_in_one_module() -> None:
-    ours = {name for tree in trees().values() for name in given(tree)}
+    trees = {path.relative_to(PACKAGE).as_posix(): tree_of(path) for path in sorted(PACKAGE.rglob("*.py"))}
+    ours = {name for tree in trees.values() for name in given(tree)}
     found: dict[str, list[str]] = {}
-    for path, tree in trees().items():
+    for path, tree in trees.items():
         for name in {name for name in used(tree) if is_private(name)} - ours - OF_PYTHON.keys():
             found.setdefault(name, []).append(path)
     elsewhere = {name: paths for name, paths in found.items() if paths != [TORCH]}

@@ -113,7 +113,7 @@ def test_a_page_that_is_closed_ends_the_run(address: str, course: Path) -> None:
     server, token = urlsplit(address), address.split("token=")[1]
     page = http.client.HTTPConnection(server.hostname or "", server.port, timeout=PATIENCE)
     page.request("POST", f"/{where(path)}", headers={"Authorization": f"token {token}"})
-    until_there(course / FOLDER, "began")
+    until_there(course / FOLDER, "began", patience=PATIENCE)
     page.close()
     assert _all_end(course)
 

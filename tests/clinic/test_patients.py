@@ -22,8 +22,8 @@ from tests.tools.interrupts import interrupted_at_a_line
 
 running = importlib.import_module("distlib.clinic.run_patient")  # its function has the same name
 
-EVERY_DAY = ("order_of_calls",)  # one that hangs
-slow_ones = [pytest.param(name, marks=[] if name in EVERY_DAY else pytest.mark.slow) for name in PATIENTS]
+EVERY_DAY = "order_of_calls"
+slow_ones = [pytest.param(name, marks=[] if name == EVERY_DAY else pytest.mark.slow) for name in PATIENTS]
 
 
 def shows_what_it_should(patient: Patient, report: PatientReport) -> bool:

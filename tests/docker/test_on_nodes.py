@@ -88,7 +88,7 @@ def test_what_runs_on_a_node_ends_with_on_nodes(
     place: Place, node: subprocess.Popen[str], number: signal.Signals
 ) -> None:
     process = place.start("sh", "-c", "sleep 1000 & echo $! > pid.new; mv pid.new pid; wait")
-    until_there(place.folder, "pid")
+    until_there(place.folder, "pid", patience=PATIENCE)
     sleeper = psutil.Process(int((place.folder / "pid").read_text()))
     process.send_signal(number)
     process.communicate(timeout=PATIENCE)
@@ -98,7 +98,7 @@ def test_what_runs_on_a_node_ends_with_on_nodes(
 
 def test_a_node_that_is_gone_is_named_and_not_waited_for(place: Place) -> None:
     process = place.start("true")
-    until_there(place.folder, "jobs/*/job.json")
+    until_there(place.folder, "jobs/*/job.json", patience=PATIENCE)
     place.known.unlink()
     assert process.communicate(timeout=PATIENCE) == ("", "on-nodes: node 10.1.2.3 is gone.\n")
     assert process.returncode == 1

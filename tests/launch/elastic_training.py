@@ -65,12 +65,24 @@ def stop_rank(comm: Communicator, step: int) -> None:
 # For the command line
 
 
-def lose_a_rank(comm: Communicator, folder: str) -> None:
-    """A training of 12 steps; rank 1 of 3 is killed in it. Rank 0 prints the last loss."""
-    losses = train(comm, folder, 12, lambda comm, step: kill_rank(comm, step, rank=1, at=7, of=3))
+def print_end(comm: Communicator, losses: list[tuple[int, float]] | int) -> None:
+    """Rank 0 prints how many ranks have ended a training, the step from which they went on, and the last loss."""
     assert not isinstance(losses, int)
     if comm.rank == 0:
         print(comm.world_size, losses[0][0], f"{losses[-1][1]:.12f}")
+
+
+def stay(comm: Communicator, folder: str) -> None:
+    """Say by a file that this rank is there, and communicate until another one is lost."""
+    (Path(folder) / f"there-{comm.rank}").touch()
+    while True:
+        all_reduce(comm, torch.zeros(1))
+        comm.sleep(0.02)
+
+
+def lose_a_rank(comm: Communicator, folder: str) -> None:
+    """A training of 12 steps; rank 1 of 3 is killed in it. Rank 0 prints the last loss."""
+    print_end(comm, train(comm, folder, 12, lambda comm, step: kill_rank(comm, step, rank=1, at=7, of=3)))
 
 
 def once_killed(comm: Communicator, folder: str) -> None:
@@ -82,10 +94,7 @@ def once_killed(comm: Communicator, folder: str) -> None:
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
-    losses = train(comm, folder, 12, kill_once)
-    assert not isinstance(losses, int)
-    if comm.rank == 0:
-        print(comm.world_size, losses[0][0], f"{losses[-1][1]:.12f}")
+    print_end(comm, train(comm, folder, 12, kill_once))
 
 
 def lose_a_node(comm: Communicator, folder: str, ranks: str = "2") -> None:
@@ -98,15 +107,9 @@ def lose_a_node(comm: Communicator, folder: str, ranks: str = "2") -> None:
         while comm.world_size < int(ranks) and not (Path(folder) / "there-0").exists():
             comm.sleep(0.02)
         if (step, comm.world_size) == (7, int(ranks)):
-            (Path(folder) / f"there-{comm.rank}").touch()
-            while True:
-                all_reduce(comm, torch.zeros(1))
-                comm.sleep(0.02)
+            stay(comm, folder)
 
-    losses = train(comm, folder, 12, wait)
-    assert not isinstance(losses, int)
-    if comm.rank == 0:
-        print(comm.world_size, losses[0][0], f"{losses[-1][1]:.12f}")
+    print_end(comm, train(comm, folder, 12, wait))
 
 
 def regain_a_node(comm: Communicator, folder: str) -> None:
@@ -118,15 +121,9 @@ def regain_a_node(comm: Communicator, folder: str) -> None:
             (Path(folder) / ("alone-again" if lost.exists() else "alone-at-first")).touch()
             comm.sleep(0.02)
         if step == 7 and not lost.exists():
-            (Path(folder) / f"there-{comm.rank}").touch()
-            while True:
-                all_reduce(comm, torch.zeros(1))
-                comm.sleep(0.02)
+            stay(comm, folder)
 
-    losses = train(comm, folder, 12, wait)
-    assert not isinstance(losses, int)
-    if comm.rank == 0:
-        print(comm.world_size, losses[0][0], f"{losses[-1][1]:.12f}")
+    print_end(comm, train(comm, folder, 12, wait))
 
 
 def warn_a_rank(comm: Communicator, folder: str, name: str) -> object:

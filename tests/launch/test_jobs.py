@@ -99,7 +99,7 @@ def test_a_session_ends_in_order(tmp_path: Path, job: dict[str, str]) -> None:
         pass
     running.send_signal(signal.SIGTERM)
     running.communicate(timeout=60)
-    until_there(tmp_path, "asked")
+    until_there(tmp_path, "asked", patience=60)
 
 
 @pytest.mark.parametrize("status", [0, 1, REQUEUE])

@@ -36,7 +36,7 @@ def srun(*words: str) -> list[str]:
 
 def nothing_left(cluster: SlurmCluster) -> bool:
     """Whether the nodes run only Slurm's own daemon, at once or very soon."""
-    return becomes_so(lambda: all(len(cluster.machines.processes(node)) <= 1 for node in (1, 2)))
+    return becomes_so(lambda: all(len(cluster.machines.processes(node)) <= 1 for node in (1, 2)), 30)
 
 
 def test_the_same_function_runs_under_srun(cluster: SlurmCluster, tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_killed_rank_is_named_with_its_node(cluster: SlurmCluster, tmp_path: P
 def test_a_cancelled_job_leaves_nothing(cluster: SlurmCluster, tmp_path: Path) -> None:
     command = srun("--rendezvous", str(tmp_path), f"{SCRIPT}:wait_for_file", str(tmp_path / "flag"))
     job = cluster.start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    until_there(tmp_path, "flag-*", 4, during=job)
+    until_there(tmp_path, "flag-*", 4, 200, during=job)
     assert cluster.run("scancel", "--user=root").returncode == 0
     _, err = job.communicate(timeout=200)
     # All ranks, or only those that the signal had reached when the run was given up.

@@ -56,7 +56,7 @@ def train(cluster: SlurmCluster, folder: Path, *options: str) -> str:
     (folder / "train.py").write_text(TRAIN)
     job = submit(cluster, folder, "train", f'PYTHONPATH={ROOT} exec {sys.executable} -m distlib.cli "$@"', *options)
     begun = lambda: len(list((folder / "checkpoints").glob("begun-*"))) == 4  # noqa: E731
-    wait_until(begun, lambda: log_of(folder, job))
+    wait_until(begun, lambda: log_of(folder, job), 200)
     return job
 
 
@@ -69,7 +69,7 @@ def is_back_in_the_queue(cluster: SlurmCluster, folder: Path, job: str) -> None:
     """Asserts that a job gets there, with a checkpoint, and has not been killed."""
     state = lambda: cluster.run("scontrol", "show", "job", job).stdout  # noqa: E731
     wait_until(
-        lambda: " Restarts=1 " in state() and "JobState=PENDING" in state(), lambda: state() + log_of(folder, job)
+        lambda: " Restarts=1 " in state() and "JobState=PENDING" in state(), lambda: state() + log_of(folder, job), 200
     )
     assert good_steps(folder / "checkpoints")[-1] > 3
     assert [line for line in log_of(folder, job).splitlines() if not EXPECTED.fullmatch(line)] == []
@@ -92,14 +92,16 @@ def test_slurm_gives_notice_before_the_limit_and_the_next_turn_goes_on(cluster: 
         cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")  # else in 2 minutes; refused once it runs
         return good_steps(checkpoints)[-1] > before
 
-    wait_until(goes_on, lambda: log_of(tmp_path, job))
+    wait_until(goes_on, lambda: log_of(tmp_path, job), 200)
     cluster.run("scancel", job)
 
 
 def test_a_session_says_how_to_reach_it(cluster: SlurmCluster, tmp_path: Path) -> None:
     job = submit(cluster, tmp_path, "lab", f"echo '{ADDRESS}'; sleep 100")
     log = tmp_path / f"distlib-lab-{job}.log"
-    wait_until(lambda: log.exists() and "scancel" in log.read_text(), lambda: log.read_text() if log.exists() else "")
+    wait_until(
+        lambda: log.exists() and "scancel" in log.read_text(), lambda: log.read_text() if log.exists() else "", 200
+    )
     assert re.search(r"ssh -N -L 8888:localhost:41234 -J ada@\S+ ada@n[12]\n", log.read_text())
     assert "http://localhost:8888/lab/tree/lesson.ipynb?token=abc123\n" in log.read_text()
     assert log.stat().st_mode & 0o077 == 0

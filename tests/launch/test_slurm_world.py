@@ -94,7 +94,7 @@ def test_a_node_takes_its_ranks_along(job: Path) -> None:
         with pytest.raises(PeerLost, match="ranks 2 and 3 ended in the middle of the run") as lost:
             world.run(kill_the_node_of_rank_2)
         assert lost.value.__notes__ == ["Ranks 2 and 3 ran on node n2, and no other rank: is that node still up?"]
-    assert becomes_so(lambda: not any(map(is_running, pids)))
+    assert becomes_so(lambda: not any(map(is_running, pids)), 30)
 
 
 def test_srun_that_fails_is_quoted(job: Path) -> None:

@@ -48,7 +48,7 @@ def test_a_machine_that_falls_silent_is_named(two: Machines, tmp_path: Path, los
     """Its cable is cut: no end of a connection arrives, only nothing any more."""
     flag = tmp_path / "flag"
     ranks = start(two, tmp_path, f"{SCRIPT}:wait_for_file", str(flag))
-    until_there(tmp_path, "flag-*", 2)
+    until_there(tmp_path, "flag-*", 2, PATIENCE)
     two.cut_off(lost + 1)
     told = [rank.communicate(timeout=PATIENCE)[1] for rank in ranks]
     assert re.search(r"rank 1 ended in the middle of the run.*: its process is gone\..*\nRank 1 ran on", told[0], re.S)
@@ -77,7 +77,7 @@ def torchrun(
 def test_torchrun_goes_on_without_a_machine(two: Machines, tmp_path: Path, how: str) -> None:
     """From the last checkpoint, on the one that is left; without a checkpoint it would begin again."""
     stays, goes = (torchrun(two, machine, "lose_a_node", tmp_path / "a") for machine in (1, 2))
-    until_there(tmp_path, "a/there-*", 2, during=stays)
+    until_there(tmp_path, "a/there-*", 2, PATIENCE, during=stays)
     if how == "killed":
         kill_all(two, 2)
     else:
@@ -91,7 +91,7 @@ def test_torchrun_goes_on_without_a_machine(two: Machines, tmp_path: Path, how: 
 def test_torchrun_goes_on_without_the_machine_of_rank_0(two: Machines, tmp_path: Path) -> None:
     """It had the ranks' store, by which the two that are left do not look for each other any more."""
     all_three = [torchrun(two, machine, "lose_a_node", tmp_path / "a", "3", store=2, most=3) for machine in range(3)]
-    until_there(tmp_path, "a/there-*", 3, during=all_three[2])
+    until_there(tmp_path, "a/there-*", 3, PATIENCE, during=all_three[2])
     kill_all(two, 0)
     (out, err), (none, _) = (each.communicate(timeout=PATIENCE) for each in all_three[1:])
     assert (out, none) == (f"[rank 0] 2 5 {undisturbed(tmp_path)}\n", ""), err
@@ -102,13 +102,13 @@ def test_torchrun_goes_on_without_the_machine_of_rank_0(two: Machines, tmp_path:
 def test_torchrun_takes_in_a_machine_that_is_late_or_back(two: Machines, tmp_path: Path) -> None:
     """By then the one that was there has been started again more often than the other."""
     stays = torchrun(two, 1, "regain_a_node", tmp_path / "a")
-    until_there(tmp_path, "a/alone-at-first", 1, during=stays)
+    until_there(tmp_path, "a/alone-at-first", 1, PATIENCE, during=stays)
     goes = torchrun(two, 2, "regain_a_node", tmp_path / "a")
-    until_there(tmp_path, "a/there-*", 2, during=stays)
+    until_there(tmp_path, "a/there-*", 2, PATIENCE, during=stays)
     (tmp_path / "a" / "lost").touch()
     kill_all(two, 2)
     goes.wait(PATIENCE)
-    until_there(tmp_path, "a/alone-again", 1, during=stays)
+    until_there(tmp_path, "a/alone-again", 1, PATIENCE, during=stays)
     back = torchrun(two, 2, "regain_a_node", tmp_path / "a")
     (out, err), (none, _) = (each.communicate(timeout=PATIENCE) for each in (stays, back))
     assert (out, none) == (f"[rank 0] 2 5 {undisturbed(tmp_path)}\n", ""), err

@@ -12,10 +12,10 @@ import psutil
 
 _LOOK = 0.02  # seconds between two looks
 _BUSY = 0.05  # seconds of the processor, after which a process that computes is in the midst of it
-_PATIENCE = 200.0
+_PATIENCE = 100.0
 
 
-def becomes_so(is_so: Callable[[], bool], patience: float = _PATIENCE) -> bool:
+def becomes_so(is_so: Callable[[], bool], patience: float = 60.0) -> bool:
     """Look until something is so. Whether it is, within `patience` seconds."""
     deadline = time.monotonic() + patience
     while not (so := is_so()) and time.monotonic() < deadline:
@@ -44,9 +44,17 @@ def wait_until(
         time.sleep(every)
 
 
-def until_there(folder: Path, pattern: str, count: int = 1, *, during: subprocess.Popen[Any] | None = None) -> None:
+def until_there(
+    folder: Path,
+    pattern: str,
+    count: int = 1,
+    patience: float = _PATIENCE,
+    *,
+    during: subprocess.Popen[Any] | None = None,
+) -> None:
     """Wait until a folder has so many files of a name with wildcards."""
-    wait_until(lambda: len(list(folder.glob(pattern))) >= count, f"{count} {pattern} in {folder}", during=during)
+    what = f"{count} {pattern} in {folder}"
+    wait_until(lambda: len(list(folder.glob(pattern))) >= count, what, patience, during=during)
 
 
 def until_in_the_midst(pids: Iterable[int]) -> None:

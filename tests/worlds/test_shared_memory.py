@@ -247,5 +247,5 @@ def test_nothing_is_left_when_the_kernel_is_killed_in_the_middle(tmp_path: Path)
         assert os.path.isdir(directory) and all(psutil.pid_exists(int(pid)) for pid in pids)
         when_written(tmp_path / "marker", lambda pid: kernel.kill()).join(60)
         assert kernel.wait(60) == -signal.SIGKILL
-    assert becomes_so(lambda: not os.path.exists(directory))
-    assert becomes_so(lambda: not any(psutil.pid_exists(int(pid)) for pid in pids))
+    assert becomes_so(lambda: not os.path.exists(directory), 30)
+    assert becomes_so(lambda: not any(psutil.pid_exists(int(pid)) for pid in pids), 30)

@@ -1,0 +1,13 @@
+"""The syntax of the package's files, for tests that look at how they are written."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """A file of Python's, parsed: several tests look at each."""
+    return ast.parse(path.read_text(encoding="utf-8"))
