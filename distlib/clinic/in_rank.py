@@ -18,11 +18,17 @@ import traceback
 from pathlib import Path
 
 import torch.distributed as dist
+from torch.autograd.profiler import record_function
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from distlib.clinic.observer import ASK_FOR_STACK, CALLS_WANTED, LOOK_EVERY
 from distlib.worlds import private_torch
 from distlib.worlds.code_files import remember_lines
+
+# With its first region, torch tries to import a part of its profiler, and swallows every exception meanwhile: also that
+# of a signal, with which a DataLoader says that a worker is dead. The ranks are forks of the process that imports this.
+with record_function("the first"):
+    pass
 
 
 def run_program(source: str, file: str, rank: int) -> None:

@@ -15,7 +15,7 @@ from distlib.clinic import CRASHES, HANGS, PATIENTS, SILENT, TOOLS, Patient, Pat
 from distlib.clinic import recorded as recordings
 from distlib.clinic.observer import NO_DUMP
 from distlib.clinic.output_folding import fold
-from distlib.clinic.patient_report import ENDED
+from distlib.clinic.patient_report import ENDED, RAISED
 from distlib.clinic.recorded import recorded
 from distlib.frameworks import own_network
 from tests.tools.interrupts import interrupted_at_a_line
@@ -275,6 +275,16 @@ def test_limits_are_longer_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch, lo
     monkeypatch.setattr(running.os, "cpu_count", lambda: 2)
     monkeypatch.setattr(running.psutil, "getloadavg", lambda: (load, 0.0, 0.0))
     assert running._scaled(2.0) == seconds
+
+
+@pytest.mark.slow
+def test_a_rank_that_learns_late_of_its_dead_worker_is_not_taken_for_one_that_hangs() -> None:
+    """Without the signal, as when its exception is lost. (torch sets the handler once, with the first loader.)"""
+    deaf = "iter(DataLoader([0], num_workers=1))\nsignal.signal(signal.SIGCHLD, signal.SIG_DFL)\n\n\nfor batch in"
+    program = PATIENTS["killed_loader_worker"].program.replace("for batch in", deaf)
+    report = run_patient("killed_loader_worker", program=program)
+    assert report.kinds == [RAISED, RAISED], report
+    assert "exited unexpectedly" in report.endings[1].text and "killed by signal" not in report.text
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 51])
