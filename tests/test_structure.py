@@ -8,6 +8,7 @@ import importlib.metadata
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -15,6 +16,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.answer_changes import CHANGES
 from tests.answer_files import ANSWERS, read_answers
@@ -98,6 +101,13 @@ OWNERS = {
     "nbgrader": {"authoring", "classroom"},
     "nbformat": {"authoring", "classroom", "judge"},
     **dict.fromkeys(FRAMEWORKS, {"frameworks", "exercises"}),
+}
+
+# Packages that pyproject.toml need not name: what others, which it does name, consist of.
+PARTS = {
+    "jupyterlab": {"jupyter_client", "jupyter_core", "jupyter_server", "tornado", "traitlets", "zmq"},
+    "ipykernel": {"IPython"},
+    "accelerate": {"safetensors"},
 }
 
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name != "__init__.py")
@@ -237,6 +247,23 @@ def test_special_packages_are_imported_only_by_their_owners() -> None:
         return [package for package in packages & set(OWNERS) if part_of(path) not in OWNERS[package]]
 
     assert found_in(MODULES, not_owned) == {}
+
+
+def test_every_package_that_is_imported_is_named_in_pyproject() -> None:
+    """One that only comes with another is gone when that one does without it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    named = {canonicalize_name(Requirement(each).name) for group in groups for each in group}
+    no_package = {"distlib", "pip", *sys.stdlib_module_names}
+    known = no_package.union(*(parts for whole, parts in PARTS.items() if whole in named))
+    distributions = importlib.metadata.packages_distributions()
+
+    def not_named(path: Path) -> list[str]:
+        modules = {name.split(".")[0] for name in imported(path)} - known
+        packages = {module: distributions.get(module, [module]) for module in modules}
+        return [module for module, names in packages.items() if named.isdisjoint(map(canonicalize_name, names))]
+
+    assert found_in(MODULES, not_named) == {}, "name it there, and its version in constraints.txt"
 
 
 def test_import_distlib_is_light() -> None:
