@@ -823,10 +823,10 @@ world.close()
 # | 14b | [JAX in use](14b_jax_in_use.ipynb), optional | several processes, memory against computation | 60 | |
 # | 15 | [Frameworks](15_frameworks.ipynb) | your code in Lightning, Accelerate, DeepSpeed, Ray | 80 | 90 |
 # | 16 | [Environments](16_environments.ipynb) | torchrun, Slurm, and machines that fail | 95 | 90 |
-# | 17 | [Hang clinic](17_hang_clinic.ipynb) | broken programs: find the mistake and mend it | 60 | 120 |
+# | 17 | [Hang clinic](17_hang_clinic.ipynb) | broken programs: find the mistake and mend it | 65 | 120 |
 # | 18 | [From here to GPUs](18_gpus.ipynb), optional | timing, bandwidth and profiling, with and without a GPU | 60 | |
 # | 19 | [Capstone](19_capstone.ipynb) | a small language model, trained in every way | 75 | 210 |
-# | | together: 68 hours | without the optional ones | 1,955 | 2,110 |
+# | | together: 68 hours | without the optional ones | 1,960 | 2,110 |
 # | | optional: 10 hours more | | 520 | 75 |
 #
 # ## Glossary

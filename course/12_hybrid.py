@@ -350,7 +350,7 @@ assert 100 < tp_to_dp and 30 < tp_to_pp, (tp_to_dp, tp_to_pp)
 # what belongs on the fastest links.
 #
 # **Try it.** How large must a mesh's dp be, and how small its batch, before dp sends more than tp? Divide the two
-# formulas, leave out what is small, and compare with runs of the cell above. Keep 256 ranks.
+# formulas, leave out what is small, and compare with `step_traffic`. Keep 256 ranks.
 
 # %% tags=["folded"]
 # One way to do it
@@ -370,6 +370,11 @@ for dp, tp in ((8, 8), (16, 4), (32, 2)):
         print(f" {counted:6.2f}, by the formula {short:6.2f}")
         assert 1 < short / counted < 1.07
 assert few["tp"].nbytes < few["dp"].nbytes
+equal = {
+    (dp, tp): 3 * LARGE.features * (dp - 1) // (tp - 1)
+    for dp, tp in ((32, 2), (16, 4), (8, 8))
+}
+assert [tokens // 2048 for tokens in equal.values()] == [186, 30, 6]
 assert ways["4 × 1 × 2"]["dp"] > ways["4 × 1 × 2"]["tp"]
 
 # %% [markdown]
@@ -379,8 +384,9 @@ assert ways["4 × 1 × 2"]["dp"] > ways["4 × 1 × 2"]["tp"]
 #
 # $$\frac{T \, (tp - 1)}{3h \, (dp - 1)}$$
 #
-# times as much as dp. So the sizes matter as much as the tokens: with dp 32 × tp 2 it is 5 where dp 8 × tp 8 has 163.
-# In the picture above, 4 × 1 × 2 already sends more along dp.
+# times as much as dp. So sizes matter as much as tokens: we count 5 with dp 32 × tp 2, and 163 with dp 8 × tp 8. dp
+# sends more where $T$ is below $3h(dp - 1)/(tp - 1)$. These are 186 samples with dp 32 × tp 2, 30 with dp 16 × tp 4,
+# and 6 with dp 8 × tp 8: fewer than there are replicas. In the picture above, 4 × 1 × 2 already sends more along dp.
 #
 # </details>
 
@@ -437,8 +443,9 @@ assert 2**0.5 < everything / wanted_norm < 2
 #
 # ## What may be sharded along dp
 #
-# Replicas keep everything twice. Lesson 11 does away with that, along dp: there a stage's parameters are what a model
-# was. But one thing is different here. A step has *many* backward passes, one for each microbatch.
+# Replicas keep everything twice. ZeRO, of lesson 11, does away with that along dp. There it sharded a whole model, here
+# it shards a stage's parameters. But one thing is different here. A step has *many* backward passes, one for each
+# microbatch.
 
 # %%
 guess_5 = predict(
@@ -459,11 +466,11 @@ assert all(abs(a - b) < 0.05 for a, b in zip(ratios, [1, 1, 1.5, 3], strict=True
 )
 
 # %% [markdown]
-# Stage 1 costs nothing, as ever. Ours keeps nothing whole between microbatches. So stage 2 has to send its gradients
-# after *each* backward pass, since it frees them: $(m + 1)/2$ times as much. Stage 3 also gathers every layer again for
-# each microbatch, forward and backward: $3m/2$. A pipeline wants many microbatches, so $m$ is large. This is why
-# trainers with a pipeline mostly stop at stage 1. A trainer that keeps gradients or parameters whole until the last
-# microbatch, as torch's pipeline does, sends less, and needs the memory.
+# Stage 1 sends no more than stage 0, as ever. What stages 2 and 3 of our trainer shard, they do not keep whole between
+# microbatches. So stage 2 has to send its gradients after *each* backward pass, since it frees them: $(m + 1)/2$ times
+# as much. Stage 3 also gathers every layer again for each microbatch, forward and backward: $3m/2$. A pipeline wants
+# many microbatches, so $m$ is large. This is why trainers with a pipeline mostly stop at stage 1. A trainer that keeps
+# gradients or parameters whole until the last microbatch, as torch's pipeline does, sends less, and needs the memory.
 #
 # Our trainer has a second limit. Weights that two stages share need one more sum, after the last microbatch. It sums
 # whole gradients, so it refuses stages 2 and 3 for such a model. Shards could be summed, too, if both stages cut the
@@ -593,7 +600,8 @@ assert played["tp across"]["dp"] < played["tp inside"]["dp"] / 10
 def across_over_inside(
     dp: int, tp: int, tokens: int, *how: str, **where: bool
 ) -> float:
-    world = SimulatedWorld(64, Cluster(8, 8, INSIDE, BETWEEN, **where))
+    cluster = Cluster(dp * tp // 8, 8, INSIDE, BETWEEN, **where)
+    world = SimulatedWorld(dp * tp, cluster)
     inside, across = (
         sum(world.run(play_step, sizes, tokens, *how)[0].values())
         for sizes in ({"dp": dp, "tp": tp}, {"tp": tp, "dp": dp})
@@ -609,16 +617,24 @@ assert TOKENS / (3 * FEATURES * 31) < 0.18 and across_over_inside(32, 2, TOKENS)
 assert across_over_inside(32, 2, TOKENS // 8) > 1
 assert across_over_inside(32, 2, TOKENS // 8, shared_uplink=True) < 0.7
 assert 0.8 < across_over_inside(32, 2, TOKENS // 8, "halving_doubling") < 0.95
+# Groups that fit; dp sends more, then tp does, and yet that order is the slower one
+assert TOKENS < 3 * FEATURES * 7 and across_over_inside(8, 2, TOKENS) < 1
+assert across_over_inside(8, 2, TOKENS, shared_uplink=True) > 2
+assert across_over_inside(8, 2, TOKENS, "halving_doubling") > 1.1
+assert TOKENS // 16 * 7 > 2 * 3 * FEATURES
+assert across_over_inside(2, 8, TOKENS // 16, shared_uplink=True) < 0.8
 
 # %% [markdown]
-# The same 64 ranks, the same bytes, and only the order of two words differs. Across the nodes tp takes more than ten
-# times as long, and dp less than a tenth. But tp has far more to send. With an eighth of the tokens it has less to send
-# than dp, and the other order is the faster one; with a quarter it has more, and belongs inside again.
+# The same 64 ranks, the same bytes, and only the order of two words differs. With tp across the nodes, its messages
+# take more than ten times as long. Those of dp are inside now, and take less than a tenth. But tp has far more to send.
+# With an eighth of the tokens it has less to send than dp, and the other order is the faster one; with a quarter it has
+# more, and belongs inside again.
 #
-# That is so for groups that fit into a node. With dp 32 × tp 2 on these nodes dp crosses in either order. A ring with
-# one slow link is as slow as one with slow links only, so tp belongs inside though it sends a sixth as much. But not
-# everywhere: with an eighth of the tokens, tp across is the faster order where a node's ranks share one link, or where
-# dp sends by halving and doubling.
+# That is so for rings, in groups that fit into a node, where each rank has a link of its own. Where a node's ranks
+# share one link, or dp sends by halving and doubling, the axis that sends less may be the one that belongs inside. With
+# dp 32 × tp 2 on these nodes dp crosses in either order. A ring with one slow link is as slow as one with slow links
+# only, so tp belongs inside though it sends a sixth as much. But not everywhere: with an eighth of the tokens, tp
+# across is the faster order where a node's ranks share one link, or where dp sends by halving and doubling.
 #
 # **Try it.** How fast must the links between nodes be, so that the order costs less than 10 %?
 
@@ -806,11 +822,12 @@ assert all(sent[8, 1, 1] > sent[sizes] for sizes in ((4, 2, 1), (2, 4, 1), (1, 8
 # other lines, too: the runner-up is a few percent slower. Often the choice is not between right and wrong.
 #
 # A rank sends one message at a time here. Where a layer is cut, its all-reduces wait behind dp's messages, so the
-# formulas hide dp only where tp is 1. GPUs can send both at once: there a cut costs less than we say.
+# formulas hide dp behind computing only where tp is 1; with a pipeline even then at stages 2 and 3 only. GPUs can send
+# both at once: there a cut costs less than we say.
 #
 # *Model FLOPs utilization* is the fraction of the devices' peak that went into training: the operations that the model
 # needs, over the time, over the peak. What is computed twice counts once. Our devices reach half of their data sheet
-# when they compute, so one half is the best that can be reached.
+# when they compute, so about one half is the best that can be reached.
 #
 # ## Checked, not believed
 #
@@ -892,10 +909,11 @@ assert -0.45 < errors[3] < -0.4 and 1.2 < behinds[3] < 1.24
 
 # %% [markdown]
 # So formulas can be a quarter off, and a choice 10 % slower than the best. With links that are slow *and* shared by a
-# node it is more than 40 %, and more than 20 %. Where links are slow, the worst formula said too little. The tests of
-# this course look for a better layout in the same way, for four models on seven clusters, none with links as bad as
-# these: none is more than 5 % faster than the chosen one. (The simulator leaves out the same things as the formulas:
-# cables that drop packets, kernels that are slower in small pieces, other people's jobs.)
+# node, a formula is more than 40 % off, and the choice more than 20 % slower than the best. Where links are slow, the
+# worst formula said too little. The tests of this course look for a better layout in the same way, for four models on
+# seven clusters. None of these has links with so few bytes per second, or so long a latency. There, no layout is more
+# than 5 % faster than the chosen one. (The simulator leaves out the same things as the formulas: cables that drop
+# packets, kernels that are slower in small pieces, other people's jobs.)
 #
 # ## Five clusters
 #
@@ -904,7 +922,7 @@ assert -0.45 < errors[3] < -0.4 and 1.2 < behinds[3] < 1.24
 
 # %%
 guess_11 = predict(
-    "Nodes joined by 1.25 GB/s: will layers be cut into stages across them?",
+    "Nodes of 8 joined by 1.25 GB/s, eight sequences per rank: will the pipeline cross nodes?",
     choices=["yes", "no"],
 )
 
@@ -999,15 +1017,17 @@ assert choose_strategy(BILLIONS, half_memory, fast_cluster, 512).layout.tp == 4
 # - **One box**: data parallelism with ZeRO. Cutting layers would be a little slower. With 64 sequences instead of the
 #   256 above it now takes stage 3 and larger microbatches: the margins are small.
 # - **Slow cluster**: few bytes may go between nodes. With this batch a pipeline sends the fewest: activations at its
-#   boundaries. tp stays inside the nodes, and dp is small. Without a pipeline a step would take 18 % longer, without tp
-#   8 %. But activations grow with the batch, and gradients do not: with eight times as many sequences it is dp 8 that
-#   goes between the nodes, with pp 2 × tp 4 inside.
+#   boundaries. tp stays inside the nodes, and dp is small. Two stages of tp 4 fill a node, so eight stages need four
+#   nodes. Without a pipeline a step would take 18 % longer, without tp 8 %. But activations grow with the batch, and
+#   gradients do not: with eight times as many sequences it is dp 8 that goes between the nodes, with pp 2 × tp 4
+#   inside.
 # - **Fast cluster**: data parallelism again, with all of ZeRO. A rank sends six times the model in a step, three
 #   messages for each of two microbatches, and nearly all of it hides behind computing. That needs enough to compute:
 #   with one or two sequences per rank it is dp 8 × tp 8. With half the bandwidth between nodes, half the memory, or
 #   GPUs three times as fast, layers are cut as well.
 # - **Unequal machines**: one node of eight is half as fast, and the whole step takes nearly twice as long. All wait for
-#   the slowest in each step, as long as every rank has as much to do. (The game's last level gives the slow ones less.)
+#   the slowest in each step, as long as each has as much to do as the others. (In the game's last level you can give
+#   the slow ones less.)
 #
 # **Try it.** Leave the slow node out. Is a cluster with fewer machines faster? Give seven nodes 504 sequences, which 56
 # divides, and eight nodes 512, and compare milliseconds per sequence. (With 504 for both, eight nodes would be at a
@@ -1119,9 +1139,10 @@ assert choice.best.seconds > theirs.seconds
 # First the formulas themselves. They assume that an A100 reaches 65 % of its peak in products of matrices and an H100
 # 55 %, and for Megatron-LM microbatches of one sequence. For the ten layouts that are published for it they then say
 # between 28 % less than was measured, for the smallest model, and just as much, for the largest. With 50 % of the peak,
-# as above, it would be 9 % less and 28 % more: the spread is what formulas explain, the level is what we assumed. For
-# the two of Llama 3 they say a third and two thirds more. They know one stage per rank: Llama 3 has several, and a
-# smaller bubble, which is 31 % and 47 % of what they say. So read a difference of some tens of percent with care.
+# as above, it would be 9 % less and 28 % more. The level is what we assumed. The spread is what the formulas miss: with
+# either level the largest ratio is 1.4 times the smallest. For the two of Llama 3 they say a third and two thirds more.
+# They know one stage per rank. Llama 3 has several, and so a smaller bubble. In our formulas the bubble is 31 % and 47
+# % of the step. So read a difference of some tens of percent with care.
 #
 # Three rows, three lessons.
 #
@@ -1313,33 +1334,35 @@ assert "_StridedShard(dim=0, sf=2), Shard(dim=0)" in by_torch[0][2]
 # - tp sends with each token and each layer, dp at stages 0 and 1 with each parameter once per step, pp only at the
 #   stages' boundaries. In a deep model whose MLP is four times as wide, tp sends about $T(tp - 1) / (3h(dp - 1))$ times
 #   as much as dp, with $T$ tokens per step, if nothing is recomputed and gradients travel in the format of activations.
-#   Where the vocabulary has as many parameters as the layers it is half of that, and less with fewer layers.
-# - If the groups of tp and of dp both fit into a node, bytes cost more than latency, and neither hides behind
-#   computing, the axis that sends more belongs inside. On our 64 ranks, with links twelve times as fast inside a node,
-#   the other order took more than twice as long. With an eighth of our tokens it was the faster one. If dp crosses
-#   nodes in any case, its ring is as slow as its slowest link in either order, so tp belongs inside; not always where a
-#   node's ranks share a link, or dp sends by halving and doubling. Where all links have the same bandwidth and latency,
-#   none is shared, and all ranks are equally fast, the order does not matter.
+#   Where the vocabulary has as many parameters as the layers it is half of that. With the same vocabulary and fewer
+#   layers it is less.
+# - Take groups of tp and of dp that both fit into a node, rings, a link of its own for each rank, bytes that cost more
+#   than latency, and nothing that hides behind computing. Then the axis that sends more belongs inside. With a shared
+#   link, or with halving and doubling, play both orders. On our 64 ranks, with links twelve times as fast inside a
+#   node, the other order took more than twice as long. With an eighth of our tokens it was the faster one. If dp
+#   crosses nodes in any case, its ring is as slow as its slowest link in either order, so tp belongs inside; not always
+#   where a node's ranks share a link, or dp sends by halving and doubling. Where all links have the same bandwidth and
+#   latency, none is shared, and all ranks are equally fast, the order does not matter.
 # - A norm over a mesh counts each number once: copies along tp, shared weights of stages, and replicas are there more
 #   than once.
 # - With $m$ microbatches our ZeRO sends 1, 1, $(m+1)/2$ and $3m/2$ times as much as plain averages, at stages 0 to 3,
-#   since it keeps nothing whole between microbatches.
+#   since its stages 2 and 3 do not keep whole what they shard between microbatches.
 # - With a batch of fixed size, and nothing that overlaps, more replicas help as long as a doubling saves more of
 #   computing and tp than it adds to dp. With 25 GB/s and 20 µs between nodes that was up to 256 ranks: then the latency
 #   of a ring took over. With 5 µs, or fewer rounds, the curve still fell at 512. With 1.25 GB/s and 30 µs already the
 #   second replica made the step slower.
 # - `choose_strategy` takes the fastest layout that fits, by formulas that here agreed with our simulator within 4 %,
 #   for a model of four layers. With few bytes per second, a long latency or a shared link between nodes they were up to
-#   24 % off, and with the long latency the choice was 10 % slower than the best; with links both slow and shared more
-#   than 40 %, and more than 20 %.
+#   24 % off, and with the long latency the choice was 10 % slower than the best. With links both slow and shared a
+#   formula was more than 40 % off, and the choice more than 20 % slower.
 # - On our fast cluster, with eight sequences per rank, it was data parallelism with ZeRO. With one or two per rank it
 #   was dp 8 × tp 8: too little computing to hide dp's messages behind. With slow links between nodes it was a pipeline
 #   across nodes with tp inside, and with eight times as many sequences dp across.
 # - One slow node slows down all that get equal parts. A cluster without it can be faster.
-# - Formulas know what they were told. Ours keep whole inputs, and have links that reach the data sheet. Where nothing
-#   is cut they hide dp's messages behind computing; where layers are cut they hide nearly nothing, as there a rank
-#   sends one message at a time. Published layouts differ where that is wrong. Those of Megatron-LM recompute more than
-#   ours, those of Llama 3 less.
+# - Formulas know what they were told. Ours keep whole inputs, and have links that reach the data sheet. Where no layer
+#   is cut they hide dp's messages behind computing (with a pipeline at stages 2 and 3 only); where layers are cut they
+#   hide nearly nothing, as there a rank sends one message at a time. Published layouts differ where that is wrong, or
+#   where a method did not exist yet. Those of Megatron-LM recompute more than ours, those of Llama 3 less.
 #
 # ## Now you
 #

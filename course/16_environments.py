@@ -156,7 +156,7 @@ assert [seen for _, seen in found] == ["sum 3", "sum 3"]
 from torch.distributed.constants import default_pg_timeout
 
 minutes = default_pg_timeout.total_seconds() / 60
-print(f"torch waits {minutes:.0f} minutes by default, 10 with NCCL")
+print(f'torch waits {minutes:.0f} minutes by default, 10 with backend="nccl"')
 documented = "10 minutes for NCCL and 30 minutes for other backends"
 assert minutes == 30 and documented in (dist.init_process_group.__doc__ or "")
 
@@ -226,8 +226,8 @@ print(guess_1.compare("both train, and nobody complains"))
 # |---|---|
 # | an error at once, with the name of a variable | it is not set: the launcher did not start this process |
 # | `EADDRINUSE`, at once | the port is taken; or two processes of one machine are rank 0 |
-# | a wait, "k/n clients joined" | others look elsewhere, or claim to be rank 0; if all k came: `WORLD_SIZE` is wrong |
-# | a wait, "wait timeout", with `keys` | it has found a store, another rank has not; or two machines say `RANK=0` |
+# | a wait, "k/n clients joined" | others look elsewhere, or are rank 0 too; or you started k: `WORLD_SIZE` is wrong |
+# | a wait, "wait timeout", with `keys` | a rank is not in its store; two say `RANK=0`; `WORLD_SIZE` is too large |
 # | a wait, "… trying to connect", on one rank | it looks elsewhere than the others: its address, its port |
 # | the same on *all* ranks | `MASTER_ADDR` is not the machine of rank 0; or nobody is rank 0 |
 # | "No route to host", "Network is unreachable" | no machine answers at `MASTER_ADDR`, or this one has no network |
@@ -383,8 +383,8 @@ assert (there.node, there.nodes, there.node_name) == (1, 2, "node12")
 #
 # (The single quotes matter: each task must read its own `SLURM_PROCID`.)
 #
-# On Tuesday the same script hangs for 30 minutes, 10 with NCCL, and then ends with an error about the network. Nothing
-# in it has changed. What has changed is the allocation:
+# On Tuesday the same script hangs for 30 minutes, or 10 with `backend="nccl"`, and then ends with an error about the
+# network. Nothing in it has changed. What has changed is the allocation:
 
 # %%
 monday, tuesday = write_out("node[07,12]"), write_out("node[12-13]")
@@ -404,9 +404,10 @@ assert "node07" in monday and "node07" not in tuesday
 #     export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 #     export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 #
-# `scontrol show hostnames` writes out Slurm's short form of a list of nodes. The first one is that of rank 0. The port
-# differs between jobs that run at the same time, nearly always. It is below 32768, where the ports begin that Linux
-# takes for connections. Two `srun` at a time in one job need two ports.
+# `scontrol show hostnames` writes out Slurm's short form of a list of nodes. The first one is that of rank 0, if `srun`
+# uses the job's nodes in their usual order. The port differs between jobs that run at the same time, nearly always. It
+# is below 32768, where the ports begin that Linux takes for connections. Two `srun` at a time in one job need two
+# ports.
 #
 # Or need no address at all. `srun distlib launch train.py:main` meets by a file in your home, which all nodes of a
 # cluster see: rank 0's machine lets the system choose a port, and writes into the file where it is. No job can have the
@@ -428,7 +429,7 @@ assert len(nodes) == 9
 # Zeros stay: `node[08-11]` begins with `node08`. A script that turns the text into numbers and back asks the network
 # for `node8`, which is nobody, or worse, another machine. In the exercise you write this yourself.
 #
-# **Try it.** Two job numbers give the same port by the rule above. By how much do they differ?
+# **Try it.** By the rule above two jobs may have the same port. How many jobs later is that for the first time?
 
 # %%
 job = 4711
@@ -591,8 +592,8 @@ assert weights.min() == 0.5 and weights.max() > 1e38
 # %% [markdown]
 # One bit, and a weight of 0.5 is $1.7\cdot10^{38}$. The training would go on with it.
 #
-# Four things together make a checkpoint safe: another name, fsync, rename, checksum. `distlib.launch.checkpoints` does
-# them:
+# Four things together make a checkpoint safe: another name, fsync (of the file and of its folder), rename, checksum.
+# `distlib.launch.checkpoints` does them:
 #
 # | | what is done | why |
 # |---|---|---|
@@ -645,10 +646,10 @@ print("good:", good_steps(spoiled))
 assert good_steps(spoiled) == [10]
 
 # %% [markdown]
-# One thing is left. On a cluster each machine may have a disk of its own, and the crash may come when some have
-# written and others have not. Then every rank has a *different* last good checkpoint. If each took its own, the ranks
-# would train on with different weights, each at another step. Nothing would be noticed until the first one is done:
-# then the others wait for it.
+# One thing is left. On a cluster each machine may have a disk of its own, and the crash may come when some have written
+# and others have not. Then ranks may have *different* last good checkpoints. If each took its own, some would train on
+# with other weights, at another step. Nothing would be noticed until the first one is done: then the others wait for
+# it.
 
 # %%
 guess_4 = predict(
@@ -689,14 +690,15 @@ except DeadlockError as error:
 assert "rank 2 has already returned, after collective call 20" in why
 
 # %% [markdown]
-# Not the smallest of the last ones, which is 30: rank 2 does not have it. The ranks must agree on a step that *all*
-# of them have. You will write that.
+# Not the smallest of the last ones, which is 30: rank 2 does not have it. The ranks must agree on the last step that
+# *all* of them have. You will write that.
 #
 # ## Elastic
 #
-# With good checkpoints a lost rank costs only the steps since the last one. This is a training on the digits that
-# does not depend on the number of ranks: each step has the same 48 images, and each rank takes its share of them. It
-# is in float64, to see how exact it is. It resumes, and every 10 steps it writes.
+# With good checkpoints a lost rank costs the steps since the last one, and the time to notice the loss and to start
+# again. This is a training on the digits that does not depend on the number of ranks: each step has the same 48 images,
+# and each rank takes its share of them. It is in float64, to see how exact it is. It resumes, and every 10 steps it
+# writes.
 
 # %%
 train_set, _ = digits()
@@ -833,10 +835,10 @@ assert max(abs(a - b) for (_, a), (_, b) in pairs) > 1e-3
 # %% [markdown]
 # ### Silence
 #
-# A killed process is a friendly death: the system closes its connections, and the others see the end at once. (So it
-# is over TCP. Where NCCL's ranks share memory, no connection ends; there torchrun sees the end of its process.) The
-# other kind is silence. A cable is pulled, a switch fails, a process is stopped: no end arrives, only nothing any more.
-# Nothing also arrives from a rank that computes. **Only a time limit tells them apart**, and it can be wrong.
+# A killed process is a friendly death: the system closes its connections, and the others see the end at once. (So it is
+# over TCP. Where NCCL's ranks share memory, no connection ends; there torchrun sees the end of its process.) The other
+# kind is silence. A cable is pulled, a switch fails, a process is stopped: no end arrives, only nothing any more. But
+# nothing arrives from a rank that is computing, either. **Only a time limit tells them apart**, and it can be wrong.
 #
 # So we stop rank 1. It is not ended: it is there, and it may wake up later. The limit is 4 seconds.
 
@@ -872,22 +874,22 @@ assert SILENCE == 3  # seconds, between machines
 # might. torch's own calls wait for their time limit, the 30 minutes from above. Often Linux is faster: after some 15
 # minutes it gives up a connection on which something was sent and not confirmed.
 #
-# Under `torchrun` the same is spread over machines: `torchrun --nnodes 1:4 --max-restarts 3 …` goes on with the nodes
-# that are left, as long as the one named in `--rdzv-endpoint` is among them. It notices a loss when a rank fails: after
-# a killed process at once, after a cut cable as late as torch's own calls do. Then all ranks start again (after the
-# loss of a node that takes some 45 s), and your function resumes. So the folder must be one that all nodes see: a new
-# node has no checkpoints of its own, and all ranks would begin at step 0. A node that is late, or back with its
-# torchrun started again, is taken in by another start of all ranks.
+# `torchrun` makes a run elastic over machines: `torchrun --nnodes 1:4 --max-restarts 3 …` goes on with the nodes that
+# are left, as long as the one named in `--rdzv-endpoint` is among them. It notices a loss when a rank fails: after a
+# killed process at once, after a cut cable as late as torch's own calls do. Then all ranks start again (after the loss
+# of a node that takes some 45 s), and your function resumes. So the folder must be one that all nodes see: a new node
+# has no checkpoints of its own, and all ranks would begin at step 0. A node that is late, or back with its torchrun
+# started again, is taken in by another start of all ranks.
 #
-# Each node counts its own restarts, and the run ends when one would need a fourth. A node whose ranks fail, since
-# another has just stopped its own to take in a late one, counts that as well. Allow more restarts than you expect
-# losses.
+# Each node counts its own restarts, and the run ends when one would need a fourth. To take in a late node, the others
+# stop their ranks, and not all at the same moment. Ranks of another node may fail by that, and it counts a restart.
+# Allow more restarts than you expect losses.
 #
 # Set `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` on every node. There are two stores: the torchruns meet in the one of
-# `--rdzv-endpoint`, the ranks in another, at `MASTER_ADDR` on the node that has rank 0. Without the variable torch 2.13
-# keeps the address of the first of these. If a node is late, or if the node with rank 0 is lost and two or more are
-# left, some look for each other in the old store, some in the new one. Then the run ends after a minute or two, or
-# waits until a time limit.
+# `--rdzv-endpoint`, the ranks in another, at `MASTER_ADDR` on the node that has rank 0. Without the variable, a
+# torchrun of torch 2.13 keeps the ranks' address of its first start for all later ones. If a node is late, or if the
+# node with rank 0 is lost and two or more are left, some look for each other in the old store, some in the new one.
+# Then the run ends after a minute or two, or waits until a time limit.
 #
 # (The project's `tests/launch/test_two_machines.py` does this as root. Of two machines that are cut off, each names the
 # other. torchrun goes on without a machine that has no store, and of three without the one that had rank 0. Killed and
@@ -1072,12 +1074,13 @@ assert answers == [(True, True)] * 3
 # %% [markdown]
 # ## In short
 #
-# - Four variables say who, how many, and where. A launcher sets them. Wrong ones mostly show as a wait of 10 or 30
-#   minutes; the worst shows as nothing.
+# - Four variables say who, how many, and where. torchrun sets them. Under srun your script makes them out of Slurm's,
+#   or `distlib launch` does. Wrong ones mostly show as a wait of 10 or 30 minutes; the worst shows as nothing.
 # - Never write an address or a port into a job script: ask when the job runs, or meet by a file.
 # - A hang: ask which rank is where, on two ranks at least. The one that waits is seldom the culprit.
 # - A checkpoint: another name, fsync, rename, checksum. Resume from the last step that is good on *all* ranks.
-# - Elastic means: the same step on any number of ranks, and everything that the next step needs in the checkpoint.
+# - An elastic run has the losses of an undisturbed one if a step is the same on any number of ranks, and the checkpoint
+#   has everything that the next step needs.
 # - Silence needs a time limit, and who is silent is ended before the others go on, where one can.
 # - Ask for a signal before the limit. Write, and go back into the queue.
 # - Small tensors: few rounds. Large tensors: few bytes. What is small depends on latency times bandwidth, and

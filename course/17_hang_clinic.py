@@ -11,8 +11,8 @@
 # - read the errors of all ranks, and tell the cause from what follows from it,
 # - notice a training that does not hang, but trains wrongly, with a check that stays on.
 #
-# **Time:** about 60 minutes. **You need:** [DDP](05_ddp.ipynb). No GPU. One cell uses `py-spy`; if
-# it is not installed, you see a recording.
+# **Time:** about 65 minutes. **You need:** [DDP](05_ddp.ipynb). No GPU. One cell uses `py-spy`; if it is not installed,
+# you see a recording.
 
 # %%
 import torch
@@ -112,7 +112,7 @@ print(run_on_our_ranks("order_of_calls", worlds[2]))
 # | tool | what it tells |
 # |---|---|
 # | every rank's error | read *all* of them: most ranks only say that a connection is gone |
-# | a short timeout | where each rank was, after seconds; and, without `torchrun`, how many have joined |
+# | a short timeout | where each rank was, after seconds; and, if rank 0 opens the port, how many have joined |
 # | `monitored_barrier` | the first rank that does not come (on gloo; rank 0 tells); with `wait_all_ranks=True` all |
 # | `TORCH_DISTRIBUTED_DEBUG=INFO` | which parameters DDP misses |
 # | `TORCH_DISTRIBUTED_DEBUG=DETAIL` | two calls that do not fit: kind, shape, dtype |
@@ -168,12 +168,15 @@ print(guess_2.compare("rank 2" if named else "nobody"))
 # Checks of the numbers above
 assert named and skipped.kinds == ["waits"] * 3
 assert "Please check rank 0 logs for faulty rank" in monitored.endings[1].text
+assert monitored.kinds == ["raised"] * 3
 assert "barrier" in skipped.endings[2].how and "all_reduce" in skipped.endings[0].how
 
 # %% [markdown]
-# Rank 0 names it. The others say where to look: in rank 0's log. If rank 0 itself does not come, nobody is named. The
-# others say the same, but only after the timeout of the *group*: the barrier's own holds for rank 0 alone. So put it
-# where rank 0 comes by, before what only some ranks do. Right before the line where they stand it may name nobody.
+# Rank 0 names it. Rank 1, which also came to the barrier, says where to look: in rank 0's log. Rank 2 only loses its
+# connection. If rank 0 itself does not come, nobody is named. The others say the same as rank 1 does here, but only
+# after the timeout of the *group*: the barrier's own holds for rank 0 alone. So put it right before a call that only
+# some ranks make, in the same branch; rank 0 must be one of them. Before the branch all ranks pass it, and it names
+# nobody.
 #
 # The flight recorder needs no suspicion. It keeps the last calls of each rank. Here it is read when all sleep. (With
 # gloo that takes a private function of torch, `torch._C._distributed_c10d._dump_fr_trace_json`, in a thread of the
@@ -259,12 +262,12 @@ for name in rank_zero:
 # In none of them are both ranks in the same call. In `extra_forward` neither is at the fault. A DDP model sends rank
 # 0's buffers (those of BatchNorm) at the beginning of each forward pass. The extra pass of rank 0 found its partner:
 # the *next* forward pass of rank 1. From then on they are one call apart. Without BatchNorm this program ends. DDP then
-# sends something only in the first forward pass after a backward pass (how it packs gradients), and rank 1's next
-# forward pass answers that. With one more call in between, such as an all-reduce of the loss, it hangs as well. So the
-# fault may sleep until somebody adds a line.
+# sends something only once: in the first forward pass after the first backward pass (how it packs gradients). Rank 1's
+# next forward pass answers that. If another call stands between the two, such as an all-reduce of the loss, it hangs as
+# well. The fault may sleep until somebody adds a line.
 #
-# So everything that communicates belongs outside of `if rank == 0`. What a library does inside (a forward pass of DDP,
-# `consolidate_state_dict`) is part of it.
+# So every collective call belongs outside of `if rank == 0`. That includes those that a library makes inside: a forward
+# pass of DDP, `consolidate_state_dict`.
 #
 # **Try it.** Heal `extra_forward`. Rank 0 may look at the validation loss, but it must send nothing.
 
@@ -367,14 +370,14 @@ assert "<module> (slow_rank.py:13)" in str(slow)
 assert 'File "slow_rank.py", line 16 in <module>' in stacks.endings[1].text
 
 # %% [markdown]
-# Rank 1 reads images. It is not dead, and a longer timeout would be a cure for this once. But the other ranks wait all
-# that time: better share out the work evenly.
+# Rank 1 reads images. It is not dead, and a longer timeout would be a cure for this once. But rank 0 waits all that
+# time. It is better to share out the work evenly.
 #
 # `py-spy` needs the right to look into another process. On a desktop that is often `sudo`, in a container the
-# capability `SYS_PTRACE`. Where it may not look, prepare the program: `faulthandler.register(signal.SIGUSR1)`, and
-# `kill -USR1 PID` prints where it is. (A process that has not registered it ends by that signal, `torchrun` too.) Or
-# set an alarm, `faulthandler.dump_traceback_later(600)`, and set it anew in each step: else it prints once, 600 seconds
-# after the start, whether the program hangs or not.
+# capability `SYS_PTRACE`. Where it may not look, prepare the program: `faulthandler.register(signal.SIGUSR2)`, and
+# `kill -USR2 PID` prints where it is. (USR1 is the notice of Slurm's in lesson 16. A process that has not registered
+# the signal ends by it, `torchrun` too.) Or set an alarm, `faulthandler.dump_traceback_later(600)`, and set it anew in
+# each step: else it prints once, 600 seconds after the start, whether the program hangs or not.
 #
 # ### It does not even begin
 #
@@ -383,7 +386,7 @@ assert 'File "slow_rank.py", line 16 in <module>' in stacks.endings[1].text
 
 # %%
 guess_5 = predict(
-    "Two processes call themselves rank 0. What does the one that comes later say?",
+    "On one machine, two processes call themselves rank 0. What does the later one say?",
     choices=["the address is in use", "rank 0 is there already", "nothing: it waits"],
 )
 
@@ -411,10 +414,11 @@ assert "1/2 clients joined" in beginning["two_rank_zeros"].text
 # Rank 0 counts who has joined. Compare with what you have started. If fewer came, one has died, did not start, or looks
 # elsewhere. If all came, and it still waits, the world size is wrong: `2/3` with two processes. "Address already in
 # use" may be another program, and may be a second rank 0. That error comes at once; without a short timeout, the counts
-# come after 30 minutes. So print rank, world size, address and port before you join.
+# come after 30 minutes, or 10 with `backend="nccl"`. So print rank, world size, address and port before you join.
 #
-# (With `torchrun` the launcher opens the port, and keeps the list of addresses, the *store*. Then nobody counts: the
-# error is `wait timeout`, and its key ends with the rank that did not come, such as `…/2`.)
+# (With `torchrun` the launcher opens the port, and keeps the list of addresses, the *store*, unless
+# `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` is set, as in lesson 16. Then nobody counts: the error is `wait timeout`, and
+# its key ends with the rank that did not come, such as `…/2`.)
 #
 # ## Act 2: it dies
 #
@@ -465,9 +469,10 @@ assert "Connection" in killed["killed_loader_worker"].endings[0].text
 
 # %% [markdown]
 # The dead rank's log just ends. Its exit status says it: minus 9, or 137 in a shell. On Linux `dmesg` names it, if it
-# was killed for lack of memory and you may read that. A rank that says nothing and has status 0 has not died: it has
-# made fewer calls than the others, as in act 1. A dead worker shows itself in several ways, depending on the moment:
-# "DataLoader worker is killed by signal", "exited unexpectedly", or a bare `ConnectionResetError`.
+# was killed for lack of memory and you may read that. A rank that says nothing and has status 0 has not died. It has
+# made fewer calls than the others and has ended, so the others lose their connection. A dead worker shows itself in
+# several ways, depending on the moment: "DataLoader worker is killed by signal", "exited unexpectedly", or a bare
+# `ConnectionResetError`.
 #
 # ### 8 vs 4
 #
@@ -503,9 +508,10 @@ assert "100 vs 52" in longer.text
 
 # %% [markdown]
 # In both it says "8 vs 4", and both times it means bytes of what one message carries. That the lengths in
-# `shapes_differ` are 8 and 4 is chance: with lengths of 100 and 50 it says "100 vs 52". A tensor that numpy has made is
-# float64. `DETAIL` shows shape and dtype of both sides. And gloo dies only if more bytes come than are expected. A
-# broadcast of fewer it takes without a word, and the rest of the tensor keeps its old numbers.
+# `shapes_differ` are 8 and 4 is chance: with lengths of 100 and 50 it says "100 vs 52". A tensor of numpy's
+# floating-point numbers is float64, unless you say otherwise. `DETAIL` shows shape and dtype of both sides. And gloo
+# dies only if more bytes come than are expected. A broadcast of fewer it takes without a word, and the rest of the
+# tensor keeps its old numbers.
 #
 # ### DDP, and a tool that kills
 #
@@ -606,8 +612,9 @@ assert ["loss 1" in ending.text for ending in silent["not_in_the_group"].endings
 #
 # ### The loss is `nan`
 #
-# One rank divides by zero, and a step later all of them have `nan` in their weights. Whose fault was it? Here two ranks
-# normalize their samples. In one step all samples of one rank are equal, so that their standard deviation is 0.
+# One rank divides by zero. After that step all ranks have `nan` in their weights, and in the next one as their loss.
+# Whose fault was it? Here two ranks normalize their samples. In one step all samples of one rank are equal, so that
+# their standard deviation is 0.
 
 
 # %%
@@ -700,8 +707,9 @@ assert "step 10: 0.weight has different weights on rank 1 and on the others" in 
 # If a rank does not come, the check must not hang itself. It has a group of its own, with a timeout of its own, and a
 # monitored barrier in it.
 #
-# **Try it.** Spoil the loop: let rank 1 skip one `optimizer.step()`, or give one rank a gradient of infinity. What does
-# the check say, and in which step? Then take `dist.all_reduce` away.
+# **Try it.** Spoil the loop. Let rank 1 skip the `optimizer.step()` of step 3. Then give rank 1 a gradient of infinity
+# in step 10: once before the all-reduce, once after it. Then take `dist.all_reduce` away. What does the check say each
+# time, and in which step?
 
 # %%
 # Write your loop here: a copy of train, with a fault
@@ -709,46 +717,57 @@ assert "step 10: 0.weight has different weights on rank 1 and on the others" in 
 
 # %% tags=["folded"]
 # One way to do it
-def skip_a_step(comm: Communicator, culprit: int = 1) -> None:
-    model = nn.Linear(2, 1)
-    nn.init.ones_(model.weight), nn.init.zeros_(model.bias)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    check = ReplicaCheck(model, comm, every=5)
-    for step in range(10):
-        optimizer.zero_grad()
-        model(torch.ones(1, 2)).sum().backward()
-        check()
-        if not (comm.rank == culprit and step == 7):
-            optimizer.step()
+def spoiled(
+    comm: Communicator, fault: str, at: int = 0, culprit: int = 1, steps: int = 20
+) -> None:
+    """`train`, with a fault on one rank in one step."""
+    torch.manual_seed(0)
+    with torch_distributed(comm):
+        model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        check = ReplicaCheck(model, every=10)
+        for step in range(1, steps + 1):
+            now = fault if (comm.rank, step) == (culprit, at) else ""
+            optimizer.zero_grad()
+            model(torch.ones(4, 8) * comm.rank).square().mean().backward()
+            if now == "infinity before":
+                model[0].weight.grad[0, 0] = torch.inf
+            for parameter in model.parameters():
+                if fault != "no all-reduce":
+                    dist.all_reduce(parameter.grad)
+                parameter.grad /= comm.world_size
+            if now == "infinity after":
+                model[0].weight.grad[0, 0] = torch.inf
+            check(step)
+            if now != "skip":
+                optimizer.step()
 
 
-def infinite(comm: Communicator) -> None:
-    model = nn.Linear(2, 1)
-    nn.init.ones_(model.weight), nn.init.zeros_(model.bias)
-    check = ReplicaCheck(model, comm, every=1)
-    model(torch.ones(1, 2) * (float("inf") if comm.rank == 1 else 1)).sum().backward()
-    check()
+def says(size: int, *how: object, **who: int) -> str:
+    try:
+        worlds[size].run(spoiled, *how, **who)
+    except RankError as error:
+        return str(error)
+    return "nothing"
 
 
+differs = "step 10: 0.weight has different weights on rank 1 and on the others"
+infinite = "a gradient that is not finite, 0.weight"
 EXPECTED = {
-    skip_a_step: "step 10: weight has different weights on rank 1",  # skipped in the 8th
-    infinite: "step 1: rank 1 has a gradient that is not finite, weight",
+    ("skip", 3): differs,
+    ("skip", 20): "nothing",  # the check of step 20 comes before that
+    ("infinity before", 10): f"step 10: ranks 0 and 1 have {infinite}",
+    ("infinity after", 10): f"step 10: rank 1 has {infinite}",
+    ("infinity after", 7): differs,  # a step later it is in the weights
+    ("no all-reduce", 0): differs,
 }
-noticed = {}
-for spoiled in EXPECTED:
-    try:
-        worlds[2].run(spoiled)
-    except RankError as error:
-        noticed[spoiled] = str(error)
-        print(error)
-assert all(words in noticed[spoiled] for spoiled, words in EXPECTED.items())
-accused = []
-for size in (2, 3):  # rank 0 skips it
-    try:
-        worlds[size].run(skip_a_step, culprit=0)
-    except RankError as error:
-        accused.append(str(error))
-assert "weights on rank 1" in accused[0] and "weights on rank 0" in accused[1]
+for (fault, at), words in EXPECTED.items():
+    said = says(2, fault, at)
+    print(f"{fault}, step {at or 'each'}: {said}")
+    assert words in said
+# Of two ranks it names rank 1 in any case, of three the one that is alone
+assert "weights on rank 1" in says(2, "skip", 3, culprit=0)
+assert "weights on rank 0" in says(3, "skip", 3, culprit=0)
 
 # %%
 parts = [list(range(0, 8, 2)), list(range(1, 8, 2))]
@@ -824,17 +843,17 @@ for world in worlds.values():
 # | nothing happens | the stack of *every* rank | py-spy may look, or faulthandler was prepared |
 # | ranks stand in different calls | `DETAIL` | both are collective, of one group, and no DDP (gloo, torch 2.13, 2.14) |
 # | ranks stand in the same call | flight recorder: which group? | NCCL; on gloo, the program can write it out |
-# | rank 0 waits, others do not come | `monitored_barrier` | the group is gloo's, and it stands before the fault |
+# | rank 0 waits, others do not come | `monitored_barrier` | gloo's group; it stands in the branch that rank 0 takes |
 # | "Connection closed by peer" | the rank that says something else, or nothing | a rank is at fault, not the network |
 # | "8 vs 4", Aborted | shapes, then dtypes | on gloo |
 # | a hang in `init_process_group` | rank, world size, address, port of each; the network | all were started |
 # | the loss is `nan` | each rank's own loss and gradient; the first step | they were written down in each step |
-# | a bad model, no error | `ReplicaCheck`, `check_samples` | plain data parallelism; it names a minority |
+# | a bad model, no error | `ReplicaCheck`, `check_samples` | data is all that is split; it names a minority |
 #
 # - A hang often shows itself at a later call than the one with the fault.
 # - A timeout says where ranks were, not why. A longer one cures nothing but slowness.
-# - The ranks must agree: all make a call, or none does. If you take the call away that hangs, the program ends, but
-#   without the number that the call was for.
+# - The ranks must agree: all make a call, or none does. If you take away the call that hangs, the program may end, but
+#   without the number that the call was for; or the other ranks die.
 #
 # ## Now you
 #
