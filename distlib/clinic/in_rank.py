@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from pathlib import Path
 
@@ -25,19 +26,23 @@ from distlib.clinic.observer import ASK_FOR_STACK, CALLS_WANTED, LOOK_EVERY
 from distlib.worlds import private_torch
 from distlib.worlds.code_files import remember_lines
 
+_A_MOMENT = 0.01  # seconds
+
 # With its first region, torch tries to import a part of its profiler, and swallows every exception meanwhile: also that
 # of a signal, with which a DataLoader says that a worker is dead. The ranks are forks of the process that imports this.
 with record_function("the first"):
     pass
 
 
-def run_program(source: str, file: str, rank: int) -> None:
+def run_program(source: str, file: str, rank: int, ranks: int) -> None:
     """Run a program as the main module. If it raises, print its traceback and end with status 1, as Python does.
 
     Args:
         source: its text.
         file: the name that tracebacks show.
         rank: which process of the program this is; the program learns its own from the environment.
+        ranks: how many there are. The program begins when all are there: else one that comes late on a busy machine
+            lets the others wait for it, asleep.
     """
     stem = Path(tempfile.gettempdir()) / str(rank)
     faulthandler.register(ASK_FOR_STACK, file=open(f"{stem}.stack", "w"), all_threads=False)
@@ -46,6 +51,8 @@ def run_program(source: str, file: str, rank: int) -> None:
         threading.Thread(target=_write_calls_when_asked, args=(stem,), daemon=True).start()
     Path(f"{stem}.pid").write_text(str(os.getpid()))
     remember_lines(file, source)
+    while len(list(stem.parent.glob("*.pid"))) < ranks:
+        time.sleep(_A_MOMENT)
     if "TORCHELASTIC_ERROR_FILE" in os.environ:
         os.environ["TORCHELASTIC_ERROR_FILE"] = str(stem.parent / os.environ["TORCHELASTIC_ERROR_FILE"])
     main = sys.modules["__main__"].__dict__

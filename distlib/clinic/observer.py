@@ -85,9 +85,12 @@ def observe(ranks: int, patience: float, limit: float, tool: Tool) -> Observed:
 
 
 def _wait_for_the_end(folder: Path, ranks: int, patience: float, give_up: float) -> float:
-    """Returns for how many seconds all that are left have been asleep: 0 if none is left, or the time is up."""
+    """Returns for how many seconds all that are left have been asleep: 0 if none is left, or the time is up.
+
+    Seconds are looks: where this process itself is kept waiting, it has not seen that they slept.
+    """
     used: dict[int, float] = {}
-    since = time.monotonic()
+    asleep = 0.0
     while time.monotonic() < give_up:
         time.sleep(LOOK_EVERY)
         running = _running(folder, ranks)
@@ -96,10 +99,9 @@ def _wait_for_the_end(folder: Path, ranks: int, patience: float, give_up: float)
             return 0.0
         now = {rank: _processor_time(process) for rank, process in running.items()}
         is_asleep = began and now.keys() == used.keys() and all(now[r] - used[r] < _A_LITTLE for r in now)
-        if not is_asleep:
-            since = time.monotonic()
-        elif time.monotonic() - since >= patience:
-            return time.monotonic() - since
+        asleep = asleep + LOOK_EVERY if is_asleep else 0.0
+        if asleep >= patience:
+            return asleep
         used = now
     return 0.0
 

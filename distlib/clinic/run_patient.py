@@ -123,7 +123,7 @@ def _ranks(patient: Patient, program: str, tool: Tool) -> dict[str, Process]:
     for rank in range(patient.ranks):
         own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
         of_tool = {name: value.format(rank=rank) for name, value in tool.env}
-        process = Process(run_program, program, patient.file, rank, env={**shared, **own, **of_tool})
+        process = Process(run_program, program, patient.file, rank, patient.ranks, env={**shared, **own, **of_tool})
         found[_name(rank)] = process
     return found
 

@@ -265,7 +265,7 @@ print("met")
 
 def test_a_rank_that_computes_is_not_taken_for_one_that_hangs() -> None:
     """Rank 1 sleeps in the barrier for much longer than the patience; but rank 0 is at work."""
-    report = run_patient("dead_rank", program=BUSY, seconds=0.5)
+    report = run_patient("dead_rank", program=BUSY, seconds=1)
     assert report.kinds == [ENDED, ENDED], report
     assert [ending.lines for ending in report.endings] == [["met"], ["met"]]
 

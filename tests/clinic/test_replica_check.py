@@ -182,7 +182,8 @@ def test_a_rank_that_makes_no_check_is_named(world: World) -> None:
     def make(comm: Communicator, absent: list[int]) -> str:
         with torch_distributed(comm) as dist:
             ReplicaCheck(model_of(comm.rank), timeout=100)  # an earlier one, which all have made
-            message = "" if comm.rank in absent else caught(lambda: ReplicaCheck(model_of(comm.rank), timeout=2))
+            dist.barrier()  # those that make one begin together
+            message = "" if comm.rank in absent else caught(lambda: ReplicaCheck(model_of(comm.rank), timeout=5))
             dist.barrier()
         return message
 
@@ -199,7 +200,8 @@ def test_a_rank_that_is_missing_ends_the_check(world: World) -> None:
 
     def missing(comm: Communicator) -> str:
         with torch_distributed(comm) as dist:
-            check = ReplicaCheck(model_of(comm.rank), every=1, timeout=2)
+            check = ReplicaCheck(model_of(comm.rank), every=1, timeout=5)
+            dist.barrier()  # as above
             message = caught(check) if comm.rank < 2 else ""
             dist.barrier()
         return message
