@@ -55,6 +55,7 @@ if (course / "work" / "exercises").is_dir():
 # Seconds for one cell. After them the cell is interrupted and loses its marks; the next cell goes on.
 c.Execute.timeout = 120
 c.Execute.interrupt_on_timeout = True
+c.Execute.iopub_timeout = 60  # and for what a cell has printed to come, on a busy machine
 
 # A student who deleted a test cell gets it back before grading.
 c.OverwriteCells.add_missing_cells = True

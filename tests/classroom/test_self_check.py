@@ -14,6 +14,7 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
+from distlib.authoring.lesson_run import kernel_without_ports
 from distlib.classroom import check_exercise, hand_in
 from distlib.classroom.grader.definitions import several
 from distlib.classroom.grader.submission import HandedCell
@@ -289,8 +290,9 @@ def test_a_file_that_is_no_exercise(tmp_path: Path, text: str | None, words: str
 def run_in_a_notebook(course: Path, cells: list[str]) -> list[NotebookNode]:
     """The outputs of the last cell, run in the exercise's folder."""
     notebook = nbformat.v4.new_notebook(cells=[new_code_cell(text) for text in cells])
-    folder = str(course / "exercises" / NAME)
-    NotebookClient(notebook, timeout=200, startup_timeout=200, resources={"metadata": {"path": folder}}).execute()
+    where = {"metadata": {"path": str(course / "exercises" / NAME)}}
+    with kernel_without_ports() as settings:
+        NotebookClient(notebook, timeout=200, resources=where, **settings).execute()
     return list(notebook.cells[-1].outputs)
 
 

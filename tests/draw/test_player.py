@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from nbclient import NotebookClient
 
 from distlib import Communicator, DeadlockError, SimulatedWorld, World
+from distlib.authoring.lesson_run import kernel_without_ports
 from distlib.collectives import naive_all_reduce, ring_all_reduce
 from distlib.draw import ChunkHistory, draw_chunks, explore_race, play_chunks, play_timeline, timeline, watch_chunks
 from distlib.draw.players.chunk_scene import chunk_scene
@@ -277,7 +278,8 @@ play_timeline(ring_trace(4), title="A <ring>")
 @pytest.mark.slow
 def test_a_notebook_gets_a_widget_and_an_image() -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
-    NotebookClient(notebook, timeout=200, startup_timeout=200, kernel_name="python3").execute()
+    with kernel_without_ports() as settings:
+        NotebookClient(notebook, timeout=200, kernel_name="python3", **settings).execute()
     widget, still = notebook.cells[0].outputs
     assert "application/vnd.jupyter.widget-view+json" in widget.data
     assert widget.data["text/plain"] == "<Player: A <ring>. 7 steps>"

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nbclient import NotebookClient
 
+from distlib.authoring.lesson_run import kernel_without_ports
 from distlib.draw import predict
 from distlib.draw.predictions import ask
 from distlib.draw.predictions import form as form_module
@@ -366,7 +367,8 @@ def test_a_notebook_without_a_browser_runs_through_quietly() -> None:
         "prediction.commit('3')\nprediction.compare(6)",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    NotebookClient(notebook, timeout=200, startup_timeout=200, kernel_name="python3").execute()
+    with kernel_without_ports() as settings:
+        NotebookClient(notebook, timeout=200, kernel_name="python3", **settings).execute()
     asked, alone, compared = (cell.outputs for cell in notebook.cells)
     assert [output.output_type for output in asked] == ["display_data"] * 2
     assert asked[0].data["text/plain"] == "How many rounds? (Predict, then run on.)"

@@ -20,6 +20,7 @@ import psutil
 import pytest
 from nbclient import NotebookClient
 
+from distlib.authoring.lesson_run import kernel_without_ports
 from distlib.folded_answers import NOT_RUN, TITLE, is_answer
 from distlib.frameworks.optional import is_there
 from tests.tools.descriptions import undescribed_in
@@ -117,23 +118,24 @@ def execute(notebook: nbformat.NotebookNode, folder: Path) -> tuple[set[tuple[in
     """Run all cells in a fresh kernel. Returns the reached assertions and the kernel's last known child processes."""
     before = nbformat.v4.new_code_cell("__reached__ = set()")
     after = nbformat.v4.new_code_cell("__reached__")
-    client = NotebookClient(
-        nbformat.v4.new_notebook(cells=[before, *notebook.cells, after]),
-        timeout=CELL_LIMIT,
-        startup_timeout=CELL_LIMIT,
-        interrupt_on_timeout=True,  # so that a world says what each rank was doing
-        kernel_name="python3",
-        resources={"metadata": {"path": str(folder)}},
-    )
     family: set[psutil.Process] = set()
-    with client.setup_kernel():
-        kernel = psutil.Process(client.km.provisioner.pid)  # type: ignore[union-attr]
-        for index, cell in enumerate(client.nb.cells):
-            if is_answer(cell.source):  # it runs when it is asked for: the second time in a row
-                client.execute_cell(cell, index)
-                assert "".join(output.get("text", "no text") for output in cell.outputs) == f"{NOT_RUN}\n"
-            client.execute_cell(cell, index, execution_count=index or 1)
-            family |= set(kernel.children(recursive=True))
+    with kernel_without_ports() as settings:
+        client = NotebookClient(
+            nbformat.v4.new_notebook(cells=[before, *notebook.cells, after]),
+            timeout=CELL_LIMIT,
+            interrupt_on_timeout=True,  # so that a world says what each rank was doing
+            kernel_name="python3",
+            resources={"metadata": {"path": str(folder)}},
+            **settings,
+        )
+        with client.setup_kernel():
+            kernel = psutil.Process(client.km.provisioner.pid)  # type: ignore[union-attr]
+            for index, cell in enumerate(client.nb.cells):
+                if is_answer(cell.source):  # it runs when it is asked for: the second time in a row
+                    client.execute_cell(cell, index)
+                    assert "".join(output.get("text", "no text") for output in cell.outputs) == f"{NOT_RUN}\n"
+                client.execute_cell(cell, index, execution_count=index or 1)
+                family |= set(kernel.children(recursive=True))
     client.set_widgets_metadata()
     notebook.metadata |= client.nb.metadata
     return ast.literal_eval(client.nb.cells[-1].outputs[0].data["text/plain"]), [kernel, *family]

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ class Notebook:
     """A kernel, and cells sent to it one after the other."""
 
     def __init__(self, **environment: str) -> None:
-        self.manager = KernelManager(kernel_name="python3")
+        self.folder = tempfile.TemporaryDirectory(prefix="kernel-")
+        # Not by ports: Jupyter chooses them before the kernel takes them, and another test may take one meanwhile.
+        self.manager = KernelManager(kernel_name="python3", transport="ipc", ip=f"{self.folder.name}/socket")
         self.manager.start_kernel(env={**os.environ, **environment})
         self.client = self.manager.blocking_client()
         self.client.start_channels()
@@ -57,6 +60,7 @@ class Notebook:
     def close(self) -> None:
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=True)
+        self.folder.cleanup()
 
 
 @pytest.fixture(scope="module")
