@@ -118,7 +118,7 @@ def test_what_a_student_must_not_read_is_noticed(own: Path, text: str, words: st
 
 @pytest.mark.slow
 def test_it_notices_wrong_marks_and_missing_words(own: Path) -> None:
-    status, lines = oracle("--folder", own, "--seconds", "5")
+    status, lines = oracle("--folder", own, "--seconds", "20")
     assert status == 1
     assert "\n".join(lines[4:13]) == JUDGED
     assert "6 of 9 answers are judged as they should be." in lines

@@ -201,7 +201,7 @@ def run_all(page: Page) -> None:
 def saved_when(page: Page, path: Path, words: str) -> None:
     """Saves the notebook until these words are in its file."""
     deadline = time.monotonic() + PATIENCE / 1000
-    while words not in path.read_text():
+    while words.encode() not in path.read_bytes():  # half a file, if it is being written
         assert time.monotonic() < deadline, f"not saved: {words}"
         page.keyboard.press("Control+s")
         time.sleep(1)

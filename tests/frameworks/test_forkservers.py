@@ -37,6 +37,7 @@ def framework(monkeypatch: pytest.MonkeyPatch, mark: str) -> Iterator[None]:
     monkeypatch.setattr(processes, "FRAMEWORKS", (FRAMEWORK,))
     monkeypatch.setitem(sys.modules, FRAMEWORK, processes)
     monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)  # jax sets it where it is imported
+    monkeypatch.setattr(forkservers, "_CLEAR_PATIENCE", 100)
     forkservers.end_kept()
     yield
     forkservers.end_kept()

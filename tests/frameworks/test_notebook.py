@@ -20,6 +20,7 @@ run_processes({"chief": Process(wait)}, seconds=1000)
 def notebook() -> Iterator[Notebook]:
     notebook = Notebook()
     notebook.value("from distlib.frameworks import *")
+    notebook.value("from distlib.frameworks import processes\nprocesses._STACK_PATIENCE = 60")
     yield notebook
     notebook.close()
 

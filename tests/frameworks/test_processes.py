@@ -19,6 +19,7 @@ from distlib.frameworks import (
     addresses,
     forkservers,
     own_network,
+    processes,
     run_processes,
 )
 from distlib.frameworks.reports import gist
@@ -28,6 +29,13 @@ from tests.frameworks import played
 LIMIT = 100  # seconds for processes that take less than one, on a busy machine
 MARK = "DISTLIB_TEST_MARK"  # an environment variable of all processes of a test
 NETWORKS = ["bwrap", pytest.param("unshare", marks=pytest.mark.slow), "shared network"]
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that a busy machine does not let run says later where it is, or how it has ended."""
+    monkeypatch.setattr(processes, "_STACK_PATIENCE", 30)
+    monkeypatch.setattr(processes, "_END_PATIENCE", 60)
 
 
 @pytest.fixture(params=NETWORKS)
@@ -216,7 +224,8 @@ def test_late_processes_are_ended_and_their_lines_named(mark: str) -> None:
     assert "The last that it printed: waiting" in str(caught.value)
 
 
-def test_without_check_a_late_process_has_an_error() -> None:
+def test_without_check_a_late_process_has_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_STACK_PATIENCE", 0.1)  # it may not have begun: then it never says where it is
     outcomes = run_processes({"a": Process(played.wait_forever)}, seconds=0.2, check=False)
     assert isinstance(outcomes["a"].error, ProcessTimeout)
     assert outcomes["a"].exit_status == -signal.SIGKILL
@@ -299,8 +308,9 @@ def test_no_addresses_are_an_error() -> None:
 
 KERNEL = """
 import sys
-from distlib.frameworks import Process, own_network, run_processes
+from distlib.frameworks import Process, own_network, processes, run_processes
 from tests.frameworks import played
+processes._STACK_PATIENCE = 60
 wrapper = own_network.wrappers().get(sys.argv[1], ())
 own_network.wrapper = lambda: wrapper
 run_processes({"a": Process(played.start_others_and_wait), "b": Process(played.wait_forever)}, seconds=1000)

@@ -33,7 +33,7 @@ from distlib.judge.sandbox import KINDS, Limits, choose_sandbox
 from distlib.judge.sandbox.isolation import USERS_PER_SANDBOX
 from distlib.worlds.real import forkserver
 from tests.remote_functions import shared_fork_server
-from tests.tools.midst import wait_until
+from tests.tools.midst import until_gone, wait_until
 
 RIGHT = """
 def shift(comm, tensor):
@@ -363,8 +363,11 @@ def test_a_judge_that_is_killed_leaves_room_for_the_next(judges: Judges) -> None
 def test_when_the_sandbox_is_killed_the_next_submission_gets_another(judges: Judges) -> None:
     told_by(judges, RIGHT)
     process = fork_server_of(judges)
+    family = [process, *process.children(recursive=True)]
     with judges(notebook(RIGHT)) as judge:
         process.kill()
+        for each in family:
+            until_gone(each.pid)
         with pytest.raises(CanNotGrade, match="the sandbox has ended before its work was done"):
             judge(notebook(RIGHT))
     assert told_by(judges, RIGHT) == ""

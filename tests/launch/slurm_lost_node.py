@@ -40,7 +40,7 @@ def on_output(rank: int, stream: str, text: str) -> None:
         say(computing=sorted(came))
 
 
-world = SlurmWorld(2, directory=Path(sys.argv[1]), patience=20, on_output=on_output)
+world = SlurmWorld(2, directory=Path(sys.argv[1]), patience=200, on_output=on_output)
 try:
     world.run(compute)
 except PeerLost as error:

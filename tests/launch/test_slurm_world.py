@@ -16,6 +16,7 @@ from distlib import PeerLost, all_reduce
 from distlib.communicator import Communicator
 from distlib.launch.environment import LaunchError
 from distlib.launch.slurm_world import SlurmWorld
+from distlib.worlds.real import supervisor
 from tests.tools.midst import becomes_so
 
 
@@ -86,7 +87,8 @@ def is_running(pid: int) -> bool:
 
 
 @pytest.mark.slow
-def test_a_node_takes_its_ranks_along(job: Path) -> None:
+def test_a_node_takes_its_ranks_along(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "_GRACE", 5)  # between the ends of its two ranks
     with SlurmWorld(2, directory=job) as world:
         nodes = world.run(lambda comm: os.getppid())
         assert nodes[0] == nodes[1] != nodes[2] == nodes[3]

@@ -1,5 +1,6 @@
 """What a student does, in a real browser: open a lesson, run it, write the exercise, validate it."""
 
+import contextlib
 import re
 import shutil
 import time
@@ -76,9 +77,10 @@ def saved_when_executed(page: "Page", path: Path) -> list[nbformat.NotebookNode]
     while time.monotonic() < deadline:
         page.keyboard.press("Control+s")
         time.sleep(1)
-        cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
-        if cells[-1].execution_count:
-            return cells
+        with contextlib.suppress(ValueError):  # half of it, if it is being written
+            cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+            if cells[-1].execution_count:
+                return cells
     raise AssertionError(f"not executed: {[cell.source for cell in cells if not cell.execution_count][0]}")
 
 

@@ -109,7 +109,7 @@ def page(request: pytest.FixtureRequest, site: Site, browser_path: str) -> Itera
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"], timeout=120_000)
         page = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme=request.param)
         page.set_default_timeout(120_000)
         asked: list[str] = []

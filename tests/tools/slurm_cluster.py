@@ -19,7 +19,7 @@ from tests.tools import machines
 from tests.tools.cpu_limit import CpuLimit
 from tests.tools.machines import Machines
 
-_PATIENCE = 30.0  # seconds for all nodes to be up
+_PATIENCE = 120.0  # seconds for all nodes to be up
 _CONFIGURATION = """\
 ClusterName=tests
 SlurmctldHost=n0(10.77.0.1)

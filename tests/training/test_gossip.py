@@ -250,7 +250,7 @@ def test_a_round_sends_the_tensor_once_to_each_neighbor() -> None:
 def test_gossip_on_real_ranks_equals_simulated_ones() -> None:
     schedule = static_exponential(4)
     with World(4) as world:
-        real = world.run(gossip, schedule, 3, timeout=30)
+        real = world.run(gossip, schedule, 3, timeout=100)
     assert all(map(torch.equal, real, SimulatedWorld(4).run(gossip, schedule, 3)))
 
 

@@ -540,7 +540,9 @@ def test_a_wrong_tag_is_pointed_out(worlds) -> None:
     assert "rank 0 sends 2 float32 with tag 1 to rank 1" in deadlock(worlds(2), tags)
 
 
-def test_a_deadlock_of_two_while_a_third_computes(worlds) -> None:
+def test_a_deadlock_of_two_while_a_third_computes(worlds, monkeypatch) -> None:
+    monkeypatch.setattr(supervisor, "_LATE", 0.5)
+
     def partial(comm: Communicator) -> None:
         if comm.rank < 2:
             comm.recv(torch.empty(1), 1 - comm.rank)
@@ -552,7 +554,9 @@ def test_a_deadlock_of_two_while_a_third_computes(worlds) -> None:
     assert still_works(worlds(3))
 
 
-def test_a_deadlock_of_two_while_others_go_on_talking(worlds) -> None:
+def test_a_deadlock_of_two_while_others_go_on_talking(worlds, monkeypatch) -> None:
+    monkeypatch.setattr(supervisor, "_LATE", 0.5)
+
     def partial(comm: Communicator) -> None:
         if comm.rank < 2:
             comm.recv(torch.empty(1), 1 - comm.rank)
@@ -649,7 +653,7 @@ def test_no_room_for_the_status_board_leaves_nothing_behind(monkeypatch) -> None
     before = rank_processes()
     with pytest.raises(OSError, match="No space left"), World(2) as world:
         world.run(lambda comm: None)
-    assert rank_processes() == before
+    assert becomes_so(lambda: rank_processes() <= before)  # one of an earlier test may still have been ending
 
 
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="this system has no /dev/shm")

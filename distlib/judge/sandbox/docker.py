@@ -34,7 +34,7 @@ EMPTY, GRADER = "distlib-empty", "distlib-grader"  # images; the second one is u
 PYTHON = "/opt/venv/bin/python"  # of the second
 _RIGHTS = ("SYS_ADMIN", "SETUID", "SETGID", "KILL", "DAC_OVERRIDE")  # of the fork server; the ranks give them up
 _COVERED = ("/dev/mqueue", "/dev/pts", "/dev/shm", "/sys")
-_CONNECT_SECONDS = 30.0
+_CONNECT_SECONDS = 120.0
 _JUDGE = "/judge"  # in the container: the folder with the socket
 
 # In the container, before the command: take over the judge's file descriptors, under the numbers they have there.

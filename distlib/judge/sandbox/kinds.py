@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from distlib.judge.sandbox.limits import Limits
 
-_TRIAL_SECONDS = 20.0
+_TRIAL_SECONDS = 100.0
 _TRIAL = """
 import os
 from distlib.judge.sandbox import fork_rank

@@ -17,7 +17,7 @@ from typing import Any
 from distlib.worlds.forkserver.channel import Channel
 
 _PATIENCE = 180.0  # seconds for an answer: importing torch from a cold disk can take long, on a busy machine very long
-_END_PATIENCE = 2.0  # seconds for it to end all that it has forked, and itself
+_END_PATIENCE = 10.0  # seconds for it to end all that it has forked, and itself: else nobody would end them
 
 
 @dataclass(frozen=True)

@@ -381,6 +381,7 @@ class Supervisor:
         give_up = time.perf_counter() + _STOP_PATIENCE
         while self._waiting and time.perf_counter() < give_up:
             self._handle_events(give_up - time.perf_counter())
+        self._handle_events(0)  # what came while this process itself had to wait for a core
         for rank in sorted(self._waiting):
             stack = self.pool.native_stack(rank)
             site = call_site.site_of_native_stack(stack)
