@@ -75,16 +75,16 @@ def show(name: str, line: str) -> None:
 
 # %%
 guess_1 = predict(
-    "Worker 0 of 2 starts, worker 1 never does. What does TensorFlow say within 5 seconds?",
+    "Worker 0 of 2 starts, worker 1 never does. What does TensorFlow say within 10 seconds?",
     choices=["an error", "only in its log: who is missing", "nothing at all"],
 )
 
 
 # %%
 def look_for_the_others() -> int:
-    """Make the strategy; end this process if that takes more than 5 seconds."""
-    signal.alarm(5)
-    threading.Timer(4, print, ["I am a thread, and it is my turn"]).start()
+    """Make the strategy; end this process if that takes more than 10 seconds."""
+    signal.alarm(10)
+    threading.Timer(8, print, ["I am a thread, and it is my turn"]).start()
     replicas = tf.distribute.MultiWorkerMirroredStrategy().num_replicas_in_sync
     signal.alarm(0)
     return replicas
@@ -154,8 +154,9 @@ guess_2 = predict(
 
 
 # %%
-def fit_and_back_up(folder: str) -> tuple[Weights, str]:
-    """A worker: the weights after six epochs, and what Keras 3 says."""
+def fit_and_back_up(folder: str, last: str | None) -> tuple[Weights, str]:
+    """A worker: the weights after six epochs, and what Keras 3 says. Worker 1 waits for
+    its death when it has printed `last`."""
     import tf_keras  # Keras 2
 
     class Say(tf_keras.callbacks.Callback):
@@ -163,10 +164,13 @@ def fit_and_back_up(folder: str) -> tuple[Weights, str]:
             self.epoch = epoch
 
         def on_train_batch_end(self, batch: int, logs: object = None) -> None:
-            print(f"epoch {self.epoch}, batch {batch}")
-            time.sleep(0.05)
+            line = f"epoch {self.epoch}, batch {batch}"
+            print(line)
+            if line == last and index == 1:
+                time.sleep(1000)
 
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    index = strategy.cluster_resolver.task_id
     cross_entropy = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     with strategy.scope():
         layers = tf_keras.layers
@@ -185,6 +189,7 @@ def fit_and_back_up(folder: str) -> tuple[Weights, str]:
     return model.get_weights(), said
 
 
+# %%
 def fit_in_keras_3(strategy: Any, steps: int) -> Weights:
     """The weights after some steps with batches of the first 960 images."""
     cross_entropy = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -213,11 +218,11 @@ def show_batches(name: str, line: str) -> None:
 
 folder = tempfile.TemporaryDirectory()
 attempts = []
-for kill in ({"worker 1": "epoch 3, batch 1"}, None):
+for last in ("epoch 3, batch 1", None):
     attempt = run_processes(
-        both(fit_and_back_up, folder.name),
+        both(fit_and_back_up, folder.name, last),
         seconds=170,
-        kill=kill,
+        kill={"worker 1": last} if last else None,
         check=False,
         on_output=show_batches,
     )
@@ -364,6 +369,7 @@ def coordinate_alone(alive: Path) -> None:
     waiting.start()
     waiting.join(5)
     print("I have waited for 5 s" if waiting.is_alive() else "I got an answer")
+    time.sleep(1000)  # so that only the kill below ends it
 
 
 def show_failure(name: str, line: str) -> None:
@@ -417,10 +423,10 @@ guess_5 = predict(
 
 # %%
 def read(paths: list[str]) -> None:
-    """A worker that reads with AUTO. One that waits for more than 5 s is ended."""
+    """A worker that reads with AUTO. One that waits for more than 10 s is ended."""
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     lines = tf.data.TextLineDataset(paths).batch(4)
-    signal.alarm(5)
+    signal.alarm(10)
     try:
         for batch in strategy.experimental_distribute_dataset(lines):
             (mine,) = strategy.experimental_local_results(batch)
@@ -464,7 +470,7 @@ assert not any(line.startswith("I ") for line in one_file["worker 1"].lines)
 # %% [markdown]
 # `AUTO` does not fall back to `DATA`: it tries `FILE`, which needs at least as many files as workers. Worker 0 gets an
 # error that says so, at its first batch. Worker 1 gets none. Before each batch the workers ask one another who still
-# has data, and worker 0 does not answer. Only the alarm, after 5 s, ends that. So **with fewer files than workers
+# has data, and worker 0 does not answer. Only the alarm, after 10 s, ends that. So **with fewer files than workers
 # choose `DATA`**, with a seed for `shuffle` (lesson 13: all workers must see the elements in the same order). And look
 # at the output of *all* workers: the one that hangs is not the one that has the reason.
 #
