@@ -64,6 +64,7 @@ from distlib.capstone.ways import (
 from distlib.capstone.ways.with_ddp import with_ddp
 from distlib.capstone.ways.with_zero import with_zero
 from distlib.draw import curves, predict
+from distlib.launch.checkpoints import steps_in
 from distlib.trainers.side_by_side import SideBySide
 from distlib.training.mesh import SmallTransformer
 from distlib.worlds.real.process_group import torch_distributed
@@ -610,13 +611,12 @@ print(write(writer, texts.characters, texts.beginning, 200, window=texts.length)
 #     python -m distlib.capstone additions --way zero --ranks 4
 #
 # With `--checkpoints FOLDER`, each rank writes what it keeps, every 25 steps, by lesson 16's `Checkpoints`. The same
-# command goes on from there. Let us see it: two ranks, a small model, a checkpoint every four steps. When the second
-# one is there, we kill everything. First the losses to compare with. They come from the function that the command runs,
-# on simulated ranks:
+# command goes on from there. Let us see it: two ranks, a small model, a checkpoint every four steps of a million. When
+# the second one is there, we kill everything.
 
 # %%
 folder = Path(tempfile.mkdtemp())
-COMMAND = """-m distlib.capstone additions --way zero --every 4 --steps 16
+COMMAND = """-m distlib.capstone additions --way zero --every 4
     --features 16 --layers 2 --batch-size 16""".split()
 
 
@@ -631,16 +631,7 @@ def start(*words: str) -> subprocess.Popen[str]:
     )
 
 
-options = CommandOptions(
-    "additions", way="zero", every=4, steps=16, features=16, layers=2, batch_size=16
-)
-with contextlib.redirect_stdout(io.StringIO()) as printed:
-    SimulatedWorld(2, contexts="threads").run(train_on_rank, options)
-undisturbed = printed.getvalue()
-print(undisturbed)
-
-# %%
-killed = start("--ranks", "2", "--checkpoints", str(folder))
+killed = start("--ranks", "2", "--steps", "1000000", "--checkpoints", str(folder))
 second = folder / "rank-1-of-2" / "00000008.checkpoint"
 while killed.poll() is None and not second.exists():
     time.sleep(0.01)
@@ -652,12 +643,28 @@ print(
 )
 
 # %% [markdown]
+# It is to go on for eight steps after the last one that *every* rank has kept. First the losses to compare with. They
+# come from the function that the command runs, on simulated ranks, without a kill:
+
+# %%
+last = min(steps_in(of_one_rank)[-1] for of_one_rank in folder.iterdir())
+steps = last + 8
+options = CommandOptions(
+    "additions", way="zero", every=4, steps=steps, features=16, layers=2, batch_size=16
+)
+with contextlib.redirect_stdout(io.StringIO()) as printed:
+    SimulatedWorld(2, contexts="threads").run(train_on_rank, options)
+undisturbed = printed.getvalue()
+print(undisturbed)
+
+# %% [markdown]
 # Now the same folder, but the ranks are started by `torchrun`, as on a cluster:
 
 # %%
 TORCHRUN = """-m torch.distributed.run --nproc-per-node 2 --local-addr 127.0.0.1
     --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:0""".split()
 words = [sys.executable, *TORCHRUN, *COMMAND, "--checkpoints", str(folder)]
+words += ["--steps", str(steps)]
 resumed = subprocess.run(words, capture_output=True, text=True, timeout=150).stdout
 print(resumed)
 
@@ -668,14 +675,15 @@ def losses_in(printed: str) -> dict[str, str]:
 
 
 again, wanted = losses_in(resumed), losses_in(undisturbed)
-assert list(wanted) == ["4", "8", "12", "16"] and "16" in again
+assert list(wanted) == [str(step) for step in range(4, steps + 1, 4)]
+assert list(again) == [str(last + 4), str(steps)]
 assert all(wanted[step] == loss for step, loss in again.items())
 
 # %% [markdown]
-# The losses are those of the undisturbed run, to the three decimals that are printed. The run goes on after the last
-# step that *every* rank has kept: the kill may have come before the other rank had written its second one. Nothing of
-# the first launch was alive, and not even the launcher is the same one. What a rank keeps belongs to its place, so
-# there must be as many ranks as before; the command says so if there are not.
+# The losses are those of the undisturbed run, to the three decimals that are printed. The kill may have come when one
+# rank had written a checkpoint and the other had not yet: then both go on from the one before. Nothing of the first
+# launch was alive, and not even the launcher is the same one. What a rank keeps belongs to its place, so there must be
+# as many ranks as before; the command says so if there are not.
 #
 # | where | the command |
 # |---|---|
