@@ -76,11 +76,11 @@ def step(params: Params, images: Any, labels: Any) -> tuple[Params, jax.Array]:
 
 
 # %%
-def together(address: str, number: int) -> Mesh:
+def together(address: str, number: int, **options: int) -> Mesh:
     """Join the two processes; a mesh of the devices of both."""
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", 2)
-    jax.distributed.initialize(address, 2, number, heartbeat_timeout_seconds=4)
+    jax.distributed.initialize(address, 2, number, **options)
     print(f"{len(jax.devices())} devices, {len(jax.local_devices())} of them mine")
     return Mesh(np.array(jax.devices()), ("ranks",))
 
@@ -258,7 +258,7 @@ guess_2 = predict(
 
 # %%
 def sum_again_and_again(address: str, number: int) -> None:
-    mesh = together(address, number)
+    mesh = together(address, number, heartbeat_timeout_seconds=4)
     mine = np.array([[1.0, 10], [100, 1000]])[number]
     by_rank = NamedSharding(mesh, P("ranks"))
     array = jax.make_array_from_process_local_data(by_rank, mine)
