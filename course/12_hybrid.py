@@ -672,7 +672,8 @@ orders = {"tp inside": {"dp": 2, "tp": 2}, "tp across": {"tp": 2, "dp": 2}}
 with World(4, network=slow) as paced:
     for name, sizes in orders.items():
         on_paper = max(SimulatedWorld(4, slow).run(play_real_step, sizes))
-        on_clock = max(paced.run(play_real_step, sizes))
+        runs = [max(paced.run(play_real_step, sizes)) for _ in range(3)]
+        on_clock = min(runs)  # of the run that was disturbed least
         print(f"{name}: on paper {on_paper:.3f} s, on the clock {on_clock:.3f} s")
         orders[name] = on_paper, on_clock
 assert orders["tp across"][0] > 6 * orders["tp inside"][0]

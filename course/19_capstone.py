@@ -30,6 +30,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import psutil
 import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
@@ -635,8 +636,10 @@ killed = start("--ranks", "2", "--steps", "1000000", "--checkpoints", str(folder
 second = folder / "rank-1-of-2" / "00000008.checkpoint"
 while killed.poll() is None and not second.exists():
     time.sleep(0.01)
+family = psutil.Process(killed.pid).children(recursive=True)
 os.killpg(killed.pid, signal.SIGKILL)
 killed.communicate(timeout=60)
+psutil.wait_procs(family, timeout=60)  # the ranks notice, and end
 print(
     *sorted(str(path.relative_to(folder)) for path in folder.rglob("*.checkpoint")),
     sep="\n",

@@ -226,7 +226,6 @@ _CRASHING = (
         cured="As many workers as there is memory for.",
         cure={"workers = 1 + rank": "workers = 1"},
         shows=[(RAISED, _CLOSED), (RAISED, "")],
-        seconds=12.0,  # torch looks after its workers once in 5 s, where the signal's exception is lost
         served_by={"error file": "error file"},
     ),
     Patient(

@@ -17,7 +17,7 @@ import torch
 from distlib.clinic.in_rank import run_program
 from distlib.clinic.observer import Observed, observe
 from distlib.clinic.output_folding import fold
-from distlib.clinic.patient import Patient, changed_lines
+from distlib.clinic.patient import HANGS, Patient, changed_lines
 from distlib.clinic.patient_report import (
     DIED,
     ENDED,
@@ -46,6 +46,7 @@ _IMPORTS = (
 )
 _LIMIT = 150.0  # seconds for a patient on a machine that is very busy; then it is shown as it is
 _SLOWEST = 10.0  # times as long as on a free machine
+_SURELY = 15.0  # seconds for a program that is to end: torch waits, asleep, before it asks a second time for rank 0
 _OBSERVER = "observer"
 
 
@@ -62,8 +63,9 @@ def run_patient(
     Args:
         name: one of PATIENTS.
         tool: one of TOOLS, or None.
-        seconds: for how long all ranks that are left must have slept, all of them at once, before that is a hang; also
-            the time limit that a tool sets. On a machine that is busy, both are longer.
+        seconds: for how long all ranks that are left must have slept, all of them at once, before that is a hang; for
+            a program that is to end, it is at least 15. A tool that sets a time limit sets it to twice as many. On a
+            machine that is busy, that is longer.
         healed: run the program without its fault.
         program: run this one in its place, such as one that you have mended.
 
@@ -75,9 +77,12 @@ def run_patient(
     if not 0 < seconds <= _LIMIT / 3:
         raise ValueError(f"expected seconds above 0, and at most {_LIMIT / 3:g}, got {seconds!r}")
     before = program or (patient.healed if healed else patient.program)
-    limit = _scaled(seconds)
+    limit = _scaled(2 * seconds)
     after = used.edit(patient, before, limit)
-    patience = 2 * limit if used.is_timed else max(seconds, patient.seconds)
+    if used.is_timed:
+        patience = limit + 2 * seconds
+    else:
+        patience = max(seconds, patient.seconds, 0.0 if patient.outcome == HANGS and not healed else _SURELY)
     outcomes = run_processes(
         {**_ranks(patient, after, used), _OBSERVER: Process(observe, patient.ranks, patience, _LIMIT, used)},
         seconds=2 * _LIMIT,

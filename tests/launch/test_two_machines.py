@@ -58,12 +58,16 @@ def test_a_machine_that_falls_silent_is_named(two: Machines, tmp_path: Path, los
 
 
 def torchrun(
-    two: Machines, machine: int, function: str, *words: Path | str, store: int = 1, most: int = 2
+    two: Machines, machine: int, function: str, *words: Path | str, store: int = 1, most: int = 2, last_call: int = 15
 ) -> subprocess.Popen[str]:
-    """torchrun on a machine, of which one is enough; the store is on one that is going to stay."""
+    """torchrun on a machine, of which one is enough; the store is on one that is going to stay.
+
+    When enough are there it waits for others, up to `most`, for so many seconds: else each that comes later on a busy
+    machine would start all of them again.
+    """
     meeting = f"{two.addresses[store]}:29400"
     own = f"is_host={'true' if machine == store else 'false'}"  # else it asks for its own name, which nobody knows here
-    quick = f"{own},last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=6"
+    quick = f"{own},last_call_timeout={last_call},keep_alive_interval=2,keep_alive_max_attempt=6"
     options = ["--nnodes", f"1:{most}", "--nproc-per-node", "1", "--max-restarts", "3", "--rdzv-id", "two"]
     options += ["--rdzv-backend", "c10d", "--rdzv-endpoint", meeting, "--rdzv-conf", quick]
     options += ["--local-addr", two.addresses[machine], "-m", "distlib.cli", "launch", f"{TRAINING}:{function}"]
@@ -101,15 +105,15 @@ def test_torchrun_goes_on_without_the_machine_of_rank_0(two: Machines, tmp_path:
 
 def test_torchrun_takes_in_a_machine_that_is_late_or_back(two: Machines, tmp_path: Path) -> None:
     """By then the one that was there has been started again more often than the other."""
-    stays = torchrun(two, 1, "regain_a_node", tmp_path / "a")
+    stays = torchrun(two, 1, "regain_a_node", tmp_path / "a", last_call=2)
     until_there(tmp_path, "a/alone-at-first", 1, PATIENCE, during=stays)
-    goes = torchrun(two, 2, "regain_a_node", tmp_path / "a")
+    goes = torchrun(two, 2, "regain_a_node", tmp_path / "a", last_call=2)
     until_there(tmp_path, "a/there-*", 2, PATIENCE, during=stays)
     (tmp_path / "a" / "lost").touch()
     kill_all(two, 2)
     goes.wait(PATIENCE)
     until_there(tmp_path, "a/alone-again", 1, PATIENCE, during=stays)
-    back = torchrun(two, 2, "regain_a_node", tmp_path / "a")
+    back = torchrun(two, 2, "regain_a_node", tmp_path / "a", last_call=2)
     (out, err), (none, _) = (each.communicate(timeout=PATIENCE) for each in (stays, back))
     assert (out, none) == (f"[rank 0] 2 5 {undisturbed(tmp_path)}\n", ""), err
     assert (stays.returncode, back.returncode) == (0, 0)

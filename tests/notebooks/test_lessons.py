@@ -27,7 +27,7 @@ from tests.tools.descriptions import undescribed_in
 
 COURSE = Path(__file__).parents[2] / "course"
 LESSONS = sorted(COURSE.glob("[0-9]*.ipynb"))
-CELL_LIMIT = 200  # seconds; lessons take a fraction of it
+CELL_LIMIT = 400  # seconds; lessons take a fraction of it
 
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 

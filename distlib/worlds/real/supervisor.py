@@ -51,7 +51,7 @@ from distlib.worlds.real.status_board import BLOCKED, Status, StatusBoard
 
 _LOOK_EVERY = 0.05  # seconds between looks at the status board; two equal looks find a deadlock
 _GRACE = 0.15  # seconds for other ranks to report the same exception
-_LATE = 1.0  # seconds likewise, and for joining a deadlock, for ranks that still run: they may have waited for a core
+_LATE = 3.0  # seconds likewise, and for joining a deadlock, for ranks that still run: they may have waited for a core
 _STOP_PATIENCE = 1.0  # seconds for a rank to leave a run when asked, before it is killed
 _EXIT_PATIENCE = 5.0  # seconds to learn how a rank ended that has closed its command pipe
 _SETTLE = 5.0  # seconds for messages that are on their way when all functions have returned
