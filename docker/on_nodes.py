@@ -36,8 +36,8 @@ JOBS = Path(os.environ.get("JOBS", "/course/work/.jobs"))
 SERVICE = "node"
 TORCHRUN = {"torchrun", "torch.distributed.run"}
 FAREWELL = 5.0  # seconds for a command to end when it is asked to
-# A node that is silent for 3 s is lost; where fewer than all will do, the others are waited for for 10 s.
-QUICK = "keep_alive_interval=1,keep_alive_max_attempt=3,last_call_timeout=10"
+# A node that is silent for 10 s is lost; where fewer than all will do, the others are waited for for 10 s.
+QUICK = "keep_alive_interval=1,keep_alive_max_attempt=10,last_call_timeout=10"
 
 
 # ── on the head ──────────────────────────────────────────────────────────────────────────────────────────────────────
