@@ -100,7 +100,7 @@ test-lowest: $(COMPLETE)  ## the same with the lowest ones, without TensorFlow a
 	$(MAKE) test VENV=.venv-lowest CONSTRAINTS=.venv-lowest.txt EXTRAS=[lessons,grading,dev]
 
 soak: $(COMPLETE)  ## repeat the tests that depend on processes, under load; fewer rounds than ten: make soak ROUNDS=2
-	$(BIN)/python -m tests.tools.soak $(if $(ROUNDS),--rounds=$(ROUNDS)) $(if $(LOAD),--load=$(LOAD)) $(ARGS)
+	$(BIN)/python -m tests.tools.soak $(if $(ROUNDS),--rounds=$(ROUNDS)) $(if $(LOAD),--load=$(LOAD)) $(if $(PAUSE),--pause=$(PAUSE)) $(ARGS)
 
 notebooks: $(COMPLETE)  ## make the notebooks of course/ and solutions/ from their text sources
 	$(BIN)/python -m distlib.authoring notebooks

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.tools import soak
+from tests.tools.midst import wait_until
 
 FAILS_THE_SECOND_TIME = """
 import pathlib, pytest
@@ -39,6 +41,15 @@ def test_failures_are_counted_by_test(tmp_path: Path, capsys: pytest.CaptureFixt
 @pytest.mark.slow
 def test_a_run_that_breaks_off_is_a_failure(capfd: pytest.CaptureFixture[str]) -> None:
     assert soak.run_once([], ["--no-such-option"]) == (0, ["pytest itself: status 4"])
+
+
+def test_a_process_stands_still_and_goes_on() -> None:
+    with subprocess.Popen(["sleep", "1000"]) as sleeper:
+        process = psutil.Process(sleeper.pid)
+        with soak.pauses(0.1):
+            wait_until(lambda: process.status() == psutil.STATUS_STOPPED, "it stands still")
+        assert process.status() != psutil.STATUS_STOPPED
+        sleeper.kill()
 
 
 def test_its_parts_exist() -> None:

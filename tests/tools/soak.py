@@ -3,6 +3,10 @@
     make soak                                   ten rounds by six workers beside six busy processes; two hours
     make soak ROUNDS=2 ARGS="-k paced"          fewer, of some of these tests; ARGS are pytest's
     make soak LOAD=12                           more busy processes
+    make soak LOAD=0 PAUSE=1.5                  none; one of the tests' processes after the other stands still for 1.5 s
+
+A pause is what a process on a shared machine gets when others are let run first. It finds what load alone hardly does.
+(Tests that stop a process themselves may fail by it: when its pause is over, it goes on.)
 
 Prints after each round what has failed in it, and at the end how often each of these tests has failed. The status is 0
 if none has. A test that fails here and not elsewhere measures time, or takes a nap in place of an event.
@@ -11,14 +15,19 @@ if none has. A test that fails here and not elsewhere measures time, or takes a 
 from __future__ import annotations
 
 import argparse
+import random
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event, Thread
 from xml.etree import ElementTree
+
+import psutil
 
 ROOT = Path(__file__).parents[2]
 PARTS = (
@@ -36,6 +45,7 @@ PARTS = (
 )
 # A process that computes until its parent ends, however that came about.
 _BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(100_000))"
+_BETWEEN_PAUSES = 0.15  # seconds
 _LONGEST = 900  # seconds for one test: a third of a core, and less, is left for it
 
 
@@ -49,6 +59,39 @@ def busy(processes: int) -> Iterator[None]:
         for process in started:
             process.kill()
             process.wait()
+
+
+@contextmanager
+def pauses(seconds: float) -> Iterator[None]:
+    """Stop one process after the other of those that descend from this one, each for so many seconds; 0: none."""
+    ended = Event()
+
+    def stop_and_let_go_on() -> None:
+        while not ended.wait(_BETWEEN_PAUSES):
+            family = [process for process in psutil.Process().children(recursive=True) if may_be_stopped(process)]
+            for process in random.sample(family, min(1, len(family))):
+                with suppress(psutil.Error):
+                    process.suspend()
+                    time.sleep(seconds)
+                    process.resume()
+
+    thread = Thread(target=stop_and_let_go_on)
+    if seconds:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if seconds:
+            thread.join()
+
+
+def may_be_stopped(process: psutil.Process) -> bool:
+    """Whether it runs or waits, and is none of the busy ones."""
+    with suppress(psutil.Error):
+        stopped_or_dead = process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
+        return not stopped_or_dead and _BUSY not in process.cmdline()
+    return False
 
 
 def run_once(parts: Sequence[str], options: Sequence[str]) -> tuple[int, list[str]]:
@@ -68,10 +111,10 @@ def failures(report: Path) -> tuple[list[str], int]:
     return [f"{case.get('classname')}::{case.get('name')}" for case in failed], len(cases)
 
 
-def soak(rounds: int, load: int, options: Sequence[str], parts: Sequence[str] = PARTS) -> int:
+def soak(rounds: int, load: int, options: Sequence[str], parts: Sequence[str] = PARTS, pause: float = 0.0) -> int:
     """Run the rounds and print what failed. Returns the exit status."""
     failed: Counter[str] = Counter()
-    with busy(load):
+    with busy(load), pauses(pause):
         for number in range(1, rounds + 1):
             count, now = run_once(parts, options)
             failed.update(now)
@@ -87,8 +130,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make soak", description="Repeat the tests that depend on processes.")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--load", type=int, default=6, help="busy processes beside the tests")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds for which a process stands still")
     options, others = parser.parse_known_args()
-    return soak(options.rounds, options.load, others)
+    return soak(options.rounds, options.load, others, pause=options.pause)
 
 
 if __name__ == "__main__":
