@@ -92,7 +92,10 @@ def test_slurm_gives_notice_before_the_limit_and_the_next_turn_goes_on(cluster: 
         cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")  # else in 2 minutes; refused once it runs
         return good_steps(checkpoints)[-1] > before
 
-    wait_until(goes_on, lambda: log_of(tmp_path, job), 200)
+    def state() -> str:
+        return cluster.run("scontrol", "show", "job", job).stdout + cluster.run("sinfo", "--long", "--Node").stdout
+
+    wait_until(goes_on, lambda: state() + log_of(tmp_path, job), 200, every=2)  # each time Slurm plans anew
     cluster.run("scancel", job)
 
 
