@@ -21,6 +21,7 @@ import inspect
 import io
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -661,12 +662,14 @@ undisturbed = printed.getvalue()
 print(undisturbed)
 
 # %% [markdown]
-# Now the same folder, but the ranks are started by `torchrun`, as on a cluster:
+# Now the ranks are started by `torchrun`, as on a cluster. They get a copy of the folder, so that you can run the cell
+# again.
 
 # %%
 TORCHRUN = """-m torch.distributed.run --nproc-per-node 2 --local-addr 127.0.0.1
     --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:0""".split()
-words = [sys.executable, *TORCHRUN, *COMMAND, "--checkpoints", str(folder)]
+copy = shutil.copytree(folder, Path(tempfile.mkdtemp()) / "copy")
+words = [sys.executable, *TORCHRUN, *COMMAND, "--checkpoints", str(copy)]
 words += ["--steps", str(steps)]
 resumed = subprocess.run(words, capture_output=True, text=True, timeout=150).stdout
 print(resumed)
