@@ -80,7 +80,7 @@ def run_patient(
     limit = _scaled(2 * seconds)
     after = used.edit(patient, before, limit)
     if used.is_timed:
-        patience = limit + 2 * seconds
+        patience = 1.5 * limit
     else:
         patience = max(seconds, patient.seconds, 0.0 if patient.outcome == HANGS and not healed else _SURELY)
     outcomes = run_processes(

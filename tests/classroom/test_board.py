@@ -179,7 +179,6 @@ def test_the_others_are_not_disturbed(made: tuple[Course, ClassBoard, str]) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_the_page_is_the_same_to_the_bit(
     made: tuple[Course, ClassBoard, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,7 +83,7 @@ def test_torchrun_names_a_killed_rank() -> None:
         *("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", *COMMAND, f"{SCRIPT}:die", "1"),
     )
     assert done.returncode == 1
-    assert "PeerLost: rank 1 ended in the middle of the run: its process is gone." in done.stderr
+    assert "PeerLost: rank 1 ended in the middle of the run: its process is gone. Rank 0 waited for it." in done.stderr
 
 
 TERMINATED_BEFORE_IT_BEGINS = """

@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import Event, Thread
 from xml.etree import ElementTree
@@ -63,27 +63,30 @@ def busy(processes: int) -> Iterator[None]:
 
 @contextmanager
 def pauses(seconds: float) -> Iterator[None]:
-    """Stop one process after the other of those that descend from this one, each for so many seconds; 0: none."""
+    """Stop one process after the other of those that descend from this one, each for so many seconds."""
     ended = Event()
 
-    def stop_and_let_go_on() -> None:
+    def stop_one_after_the_other() -> None:
         while not ended.wait(_BETWEEN_PAUSES):
             family = [process for process in psutil.Process().children(recursive=True) if may_be_stopped(process)]
-            for process in random.sample(family, min(1, len(family))):
-                with suppress(psutil.Error):
-                    process.suspend()
-                    time.sleep(seconds)
-                    process.resume()
+            if family:
+                let_stand_still(random.choice(family), seconds)
 
-    thread = Thread(target=stop_and_let_go_on)
-    if seconds:
-        thread.start()
+    thread = Thread(target=stop_one_after_the_other)
+    thread.start()
     try:
         yield
     finally:
         ended.set()
-        if seconds:
-            thread.join()
+        thread.join()
+
+
+def let_stand_still(process: psutil.Process, seconds: float) -> None:
+    """Stop a process for so many seconds, unless it has ended."""
+    with suppress(psutil.Error):
+        process.suspend()
+        time.sleep(seconds)
+        process.resume()
 
 
 def may_be_stopped(process: psutil.Process) -> bool:
@@ -114,7 +117,7 @@ def failures(report: Path) -> tuple[list[str], int]:
 def soak(rounds: int, load: int, options: Sequence[str], parts: Sequence[str] = PARTS, pause: float = 0.0) -> int:
     """Run the rounds and print what failed. Returns the exit status."""
     failed: Counter[str] = Counter()
-    with busy(load), pauses(pause):
+    with busy(load), pauses(pause) if pause else nullcontext():
         for number in range(1, rounds + 1):
             count, now = run_once(parts, options)
             failed.update(now)

@@ -6,8 +6,8 @@ import os
 import re
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import psutil
 import pytest
 from jupyter_client.manager import KernelManager
 
+from distlib.authoring.lesson_run import kernel_without_ports
 from tests.tools.midst import becomes_so, until_in_the_midst
 
 
@@ -22,9 +23,9 @@ class Notebook:
     """A kernel, and cells sent to it one after the other."""
 
     def __init__(self, **environment: str) -> None:
-        self.folder = tempfile.TemporaryDirectory(prefix="kernel-")
-        # Not by ports: Jupyter chooses them before the kernel takes them, and another test may take one meanwhile.
-        self.manager = KernelManager(kernel_name="python3", transport="ipc", ip=f"{self.folder.name}/socket")
+        self.files = ExitStack()
+        settings = self.files.enter_context(kernel_without_ports())
+        self.manager = KernelManager(kernel_name="python3", config=settings["config"])
         self.manager.start_kernel(env={**os.environ, **environment})
         self.client = self.manager.blocking_client()
         self.client.start_channels()
@@ -60,7 +61,7 @@ class Notebook:
     def close(self) -> None:
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=True)
-        self.folder.cleanup()
+        self.files.close()
 
 
 @pytest.fixture(scope="module")
