@@ -524,10 +524,12 @@ def line_in_turns(comm: Communicator) -> None:
 turns = [count(line_in_turns, ranks) for ranks in (4, 8, 64)]
 
 # %% [markdown]
-# Two steps, however long the line is. (And two rounds, because an odd rank now receives before it sends.)
+# Two steps, however long the line is (from three ranks on). (And two rounds, because an odd rank now receives before it
+# sends.)
 #
-# **Try it.** Is "one round" more than a word? Then it must be possible in one step, too. Write the line so that no rank
-# waits before it receives. And what changes if every rank *receives* first, and then sends?
+# **Try it.** Is "one round" more than a word? Here every rank sends one message at most, and receives one at most. So
+# one step must be enough. Write the line so that no rank waits before it receives. And what changes if every rank
+# *receives* first, and then sends?
 
 
 # %%
@@ -688,10 +690,9 @@ for in_order_of_rank in (True, False):
     print(f"order {order}: {slow.elapsed} s")
 
 # %% [markdown]
-# Taking what is there saves 2 of 7.5 seconds. The price: on a real machine the order may differ from run to run, and in
-# some programs with it the number of rounds. Sums
-# of floats then differ in their last digits, and a bug may show only sometimes. Prefer naming the source, unless the
-# waiting hurts.
+# Taking what is there saves 2 of 7.5 seconds. The price: on a real machine the order may differ from run to run. In
+# some programs the number of rounds then differs, too, sums of floats differ in their last digits, and a bug may show
+# only sometimes. Prefer naming the source, unless the waiting hurts.
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -928,8 +929,9 @@ print(guess_8.compare(f"{faster}, and rank 0 sends {bytes_sent}"))
 # %% [markdown]
 # Every part has to leave the root, so no tree can save bytes there: 24 bytes either way. What the tree saves is a
 # message, and so half a second of latency at the root. In return some bytes travel twice, 32 in all instead of 24. The
-# larger the parts, the less the latency counts, and the less a tree gains. In this model it never takes longer, and
-# MPICH, a widely used MPI library, scatters by a tree at every size, by default
+# larger the parts, the less the latency counts, and the less a tree gains. Where the root waits in each `send`, as
+# here, it never takes longer. With `isend` the latencies of the direct way overlap, and then the direct way is the
+# faster one: 2 s. MPICH, a widely used MPI library, scatters by a tree at every size, by default
 # ([scatter_intra_binomial.c](https://github.com/pmodels/mpich/blob/main/src/mpi/coll/scatter/scatter_intra_binomial.c)).
 # Here, and in the exercise, we scatter directly. A **gather** is the same backwards.
 #
@@ -937,13 +939,27 @@ print(guess_8.compare(f"{faster}, and rank 0 sends {bytes_sent}"))
 
 # %% tags=["folded"]
 # Checks of the numbers above
-# Without latency the tree gains nothing.
+# Without latency the tree gains nothing. With isend the direct way beats it.
 assert scatters["scatter_directly"] == (1, 3.0, [24, 0, 0, 0])
 assert scatters["scatter_by_tree_of_four"] == (2, 2.5, [24, 0, 8, 0])
 no_latency = SimulatedWorld(4, Cluster.flat(4, Link(latency=0, bandwidth=16)))
 for function in (scatter_directly, scatter_by_tree_of_four):
     no_latency.run(function)
     assert no_latency.elapsed == 1.5
+
+
+def scatter_at_once(comm: Communicator) -> None:
+    parts = torch.arange(8.0).split(2)
+    if comm.rank == 0:
+        started = [comm.isend(parts[dst], dst) for dst in (1, 2, 3)]
+        for sending in started:
+            sending.wait()
+    else:
+        comm.recv(torch.zeros(2), src=0)
+
+
+slow.run(scatter_at_once)
+assert slow.elapsed == 2.0
 slow.run(lambda comm: scatter(comm, torch.zeros(8)))
 assert slow.trace.bytes_sent == [24, 0, 0, 0] and slow.trace.rounds == 1
 slow.run(lambda comm: gather(comm, torch.zeros(8)))

@@ -63,10 +63,11 @@ for rank, tensor in enumerate(world.run(sum_of_all)):
 #
 # ### Why training needs it
 #
-# In data-parallel training each rank has a copy of the model and its own part of the batch. Each computes a gradient
-# on its part. If the parts are equally large, the gradient of the whole batch is the average of these. So the ranks
-# must combine their gradients before any of them changes a weight. This happens in every training step, with as many
-# numbers as the model has parameters. At the end of this lesson you do it with a real model.
+# In data-parallel training each rank has a copy of the model and its own part of the batch. Each computes a gradient on
+# its part. If the loss is the mean over the images, the model treats each image by itself, and the parts are equally
+# large, the gradient of the whole batch is the average of these. So the ranks must combine their gradients before any
+# of them changes a weight. This happens in every training step, with as many numbers as the model has parameters. At
+# the end of this lesson you do it with a real model.
 #
 # So two questions matter, and you can answer both by counting: how many bytes must a rank move, and how many times
 # must it wait for another one?
@@ -83,7 +84,7 @@ for rank, tensor in enumerate(world.run(sum_of_all)):
 
 # %%
 guess_1 = predict(
-    "8 ranks. Of all bytes that are sent, which part does rank 0 send?",
+    "8 ranks. Of all bytes that are sent, what fraction does rank 0 send?",
     choices=["1/8", "1/7", "1/2", "7/8"],
 )
 
@@ -140,8 +141,8 @@ for n, trace in naive.items():
     assert 2 * trace.bytes_sent[0] == sum(trace.bytes_sent)
 
 # %% [markdown]
-# The master's share grows with every rank that joins. With a thousand ranks, all gradients of a thousand ranks must
-# pass through the network link of one. The more machines you buy, the longer each step takes.
+# What the master has to send grows with every rank that joins. With a thousand ranks, all gradients of a thousand ranks
+# must pass through the network link of one. The more machines you buy, the longer the all-reduce takes.
 #
 # One thing looks good about it: the rounds. There are only two, in and out, however many ranks there are. Whether that
 # makes it fast is a question for later. Keep your guess in mind.
@@ -349,7 +350,7 @@ for n, trace in rings.items():
     assert trace.rounds == 2 * (n - 1)
 
 # %% [markdown]
-# The share of a rank grows from $S$ with 2 ranks towards $2S$, and never gets there. With a thousand ranks each still
+# What one rank sends grows from $S$ with 2 ranks towards $2S$, and never gets there. With a thousand ranks each still
 # sends less than twice its tensor. The master would send it 999 times.
 
 # %%
@@ -410,8 +411,8 @@ for n, length in [(3, 10), (4, 10), (4, 1001), (5, 3), (7, 100)]:
 # rank receives as many.
 #
 # The argument allows any order and any route. It assumes only that a number, or a partial sum, costs its full size to
-# send, and that the network itself does not add. (Some do: switches with NVIDIA's SHARP add on the way.) The bound and
-# the ring that reaches it are from Patarasuk and Yuan (2009).
+# send, that each message goes to one rank, and that the network itself does not add. (Switches with NVIDIA's SHARP do
+# add on the way.) The bound and the ring that reaches it are from Patarasuk and Yuan (2009).
 #
 # The master meets the same total, byte for byte. It only shares it badly.
 
@@ -499,10 +500,11 @@ print(guess_4.compare("equally fast"))
 # for the ranks that are far away. With 2 machines of 4 ranks, and links of 1 µs inside a machine, it is faster for one
 # number. ([Lesson 03b](03b_networks.ipynb) has better algorithms for that case.)
 #
-# What beats the ring for small tensors is the tree: $2\log_2 N$ steps, here 12 instead of 126, each with the whole
-# tensor. For one number it is ten times as fast. For large tensors it sends too much. So there is a size from which on
-# the ring is faster, somewhere between two lines of the table. Gradients are large, and the ring is used for them. The
-# next lesson, [Trees and grids](03_trees_and_grids.ipynb), finds the size.
+# What beats the ring for small tensors, from 4 ranks on, is the tree: $2\lceil\log_2 N\rceil$ steps, here 12 instead of
+# 126, each with the whole tensor. For one number it is ten times as fast. For large tensors it sends too much. So there
+# is a size from which on the ring is faster, somewhere between two lines of the table. With 64 ranks and these links
+# even the gradient of a small model is below it. The next lesson, [Trees and grids](03_trees_and_grids.ipynb), finds
+# the size.
 
 # %% tags=["folded"]
 # Checks
@@ -547,8 +549,8 @@ assert simulated[100_000_000, "tree"] > 5 * simulated[100_000_000, "ring"]
 
 # %% [markdown]
 # **Try it.** Can a cleverer master do better? This one calls `recv` 63 times, and waits each time. Let it ask for all
-# messages at once, with `irecv`, and then wait for them. Then do the same with what it sends. For which sizes does it
-# help, and why not for the others?
+# messages at once, with `irecv`, and then wait for them. Then do the same with what it sends. How much does it save at
+# each size, and where does that matter?
 
 
 # %%
@@ -598,9 +600,10 @@ assert round(fast_links.elapsed * 1e3, 1) == 12.6
 # %% [markdown]
 # <details><summary>What follows: open it when you have tried</summary>
 #
-# All 63 messages then wait at the same time, and the latency counts once in each direction:
-# $2\,\alpha + 2(N-1)\,S\,\beta$. For one number that is 0.04 ms, less than the tree. For 1 MB it is still 12.6 ms,
-# since the bytes pass through one link as before.
+# All 63 messages then wait at the same time, and the latency counts once in each direction: $2\,\alpha +
+# 2(N-1)\,S\,\beta$. That saves 124 latencies, or 2.48 ms, at every size. For one number it is nearly all: 0.04 ms are
+# left, less than the tree needs. For 1 MB it is a sixth of the time, and 12.6 ms are left, since the bytes pass through
+# one link as before.
 #
 # Do not trust the 0.04 ms too far. In this model all of $\alpha$ is waiting, and waiting costs nobody anything. On a
 # real machine a part of it is work that the processor of rank 0 does for every single message (the LogP model of
@@ -784,8 +787,8 @@ assert max(seconds) == 8
 # 0 has taken its message, rank 6 after that, and so on, once around the ring.
 #
 # The ranks could take turns: even ranks send first, odd ranks receive first. But the odd ranks then wait for a message
-# before they send their own, so one step takes 2 seconds. With `comm.exchange`, which sends and receives at once, it
-# takes 1.
+# before they send their own, so one step takes 2 seconds (and 3 with an odd number of ranks, where two neighbors both
+# send first). With `comm.exchange`, which sends and receives at once, it takes 1.
 #
 # </details>
 
@@ -922,7 +925,7 @@ print(guess_7.compare("no: its messages are too large"))
 # all-reduce fast.
 #
 # There is a second fault, and whole numbers hide it. Each rank adds in an order of its own, so with arbitrary floats
-# the ranks don't agree to the last bit.
+# three ranks or more don't agree to the last bit.
 
 # %%
 with World(8) as ranks:
@@ -949,12 +952,12 @@ assert whole_bytes == 7 * SIZE and ring_bytes == 7 * SIZE // 4 and whole_rounds 
 assert differ > 0 and torch.allclose(sums[0], sums[1], atol=1e-5)
 
 # %% [markdown]
-# This is not made up. Two well-known courses have published rings of whole tensors. PyTorch's tutorial on distributed
-# applications has one under "Our Own Ring-Allreduce". Until 2020 not even the sums were correct ([issue
-# 31572](https://github.com/pytorch/pytorch/issues/31572)). The tutorial says itself that the chunks are missing, and
-# leaves them as an exercise. ARENA's chapter on distributed training published a reference solution that sends the
-# whole tensor $2(N-1)$ times ([pull request 407](https://github.com/callummcdougall/ARENA_3.0/pull/407)). The sums
-# are complete after half of it, and correct. So a test that only looks at sums can't see it.
+# This is not made up. A well-known tutorial and a well-known course have published rings of whole tensors. PyTorch's
+# tutorial on distributed applications has one under "Our Own Ring-Allreduce". Until 2020 not even the sums were correct
+# ([issue 31572](https://github.com/pytorch/pytorch/issues/31572)). The tutorial says itself that the chunks are
+# missing, and leaves them as an exercise. ARENA's chapter on distributed training published a reference solution that
+# sends the whole tensor $2(N-1)$ times ([pull request 407](https://github.com/callummcdougall/ARENA_3.0/pull/407)). The
+# sums are complete after half of it, and correct. So a test that only looks at sums can't see it.
 #
 # So an algorithm must be checked for both, its values and its messages. Your exercise is checked in this way.
 #
@@ -1047,16 +1050,46 @@ for rank, (mine, average) in enumerate(results):
     assert torch.allclose(average, whole_batch, rtol=1e-5, atol=1e-7)
     assert torch.equal(average, results[0][1])
 
+# %% tags=["folded"]
+# Checks of the conditions that are named below
+# Batch norm mixes the images; weights of classes make some images count more
+torch.manual_seed(0)
+mixing = nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32), nn.Linear(32, 10))
+average = world.run(averaged_gradient, mixing, images, labels)[0][1]
+assert not torch.allclose(average, gradient(mixing, images, labels), atol=1e-2)
+
+weights = torch.ones(10)
+weights[3] = 10
+
+
+def weighted(
+    model: nn.Module, images: torch.Tensor, labels: torch.Tensor
+) -> torch.Tensor:
+    loss = nn.functional.cross_entropy(model(images), labels, weight=weights)
+    return torch.cat(
+        [g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))]
+    )
+
+
+of_parts = [
+    weighted(model, *part)
+    for part in zip(images.tensor_split(4), labels.tensor_split(4), strict=True)
+]
+mean_of_parts = sum(of_parts) / 4
+assert not torch.allclose(mean_of_parts, weighted(model, images, labels), atol=1e-3)
+
 # %% [markdown]
 # The average of the four is the gradient of the whole batch, up to rounding: we allowed a relative error of 10⁻⁵ and
 # an absolute one of 10⁻⁷. It need not be equal to the last bit, because float32 numbers were added in a different
 # order.
 #
 # The four ranks do agree with one another to the last bit. Each chunk was summed up on one rank only, and the others
-# have copies. That matters: models that drift apart by a bit in every training step would soon be different models.
+# have copies. That is worth having. No rank's model can drift away from the others, and whether all are still the same
+# is a plain comparison.
 #
-# One condition hides in "the average": every rank had equally many images. [Lesson 06](06_large_batches.ipynb) shows
-# what goes wrong when they don't.
+# Conditions hide in "the average". Every rank had equally many images: [lesson 06](06_large_batches.ipynb) shows what
+# goes wrong when they don't. Each image counts the same in the mean: weights of classes would change that. And no layer
+# mixes the images of a batch: batch norm would ([lesson 04](04_data_parallel.ipynb)).
 #
 # ## In real frameworks
 #
@@ -1107,21 +1140,28 @@ world.close()
 
 # %% tags=["folded"]
 # A check of what follows about unequal links
-# Four ranks, two of the four links of their ring ten times as slow
+# Four ranks, and the link from rank 0 to rank 1 is ten times as slow
 FAST, SLOW = Link(latency=1e-5, bandwidth=1e9), Link(latency=1e-4, bandwidth=1e8)
+
+
+class OneSlowLink(Cluster):
+    def link(self, src: int, dst: int) -> Link:
+        return SLOW if (src, dst) == (0, 1) else FAST
+
+    def uniform_link(self) -> None:
+        """There is no link that stands for all."""
 
 
 def ring_of_a_mebibyte(comm: Communicator) -> None:
     all_reduce(comm, torch.empty(1 << 18, device="meta"), algorithm="ring")
 
 
-ring_seconds = {}
-for link in (FAST, SLOW):
-    two_nodes = Cluster(nodes=2, ranks_per_node=2, intra=FAST, inter=link)
-    uneven = SimulatedWorld(4, two_nodes)
-    uneven.run(ring_of_a_mebibyte)
-    ring_seconds[link] = uneven.elapsed
-assert 9.9 < ring_seconds[SLOW] / ring_seconds[FAST] < 10.1
+ring_seconds = []
+for cluster in (Cluster.flat(4, FAST), OneSlowLink.flat(4, FAST)):
+    ranks = SimulatedWorld(4, cluster)
+    ranks.run(ring_of_a_mebibyte)
+    ring_seconds.append(ranks.elapsed)
+assert 9.9 < ring_seconds[1] / ring_seconds[0] < 10.1
 
 # %% [markdown]
 # ## In short
@@ -1133,11 +1173,12 @@ assert 9.9 < ring_seconds[SLOW] / ring_seconds[FAST] < 10.1
 # | whole tensors around a ring | $(N-1)\,S$ | $N-1$ | $(N-1)\,(\alpha + S\beta)$ |
 # | lower bound | $2\frac{N-1}{N}\,S$ | | |
 #
-# - The counts hold always. The times hold where all links are alike, nobody else uses them, and all ranks start at the
-#   same time. In a ring every step waits for the slowest link: let one have ten times the latency and a tenth of the
-#   bandwidth, and the all-reduce takes ten times as long.
-# - The bound is about bytes. For small tensors the latencies decide. A ring pays $2(N-1)$ of them, as the master does;
-#   a tree pays far fewer (lesson 03).
+# - The counts hold on any network. (Those of the ring are exact where $N$ divides the number of elements.) The times
+#   hold where all links are alike, nobody else uses them, all ranks start at the same time, and the master handles one
+#   message at a time. In a ring every step waits for the slowest link: let one have ten times the latency and a tenth
+#   of the bandwidth, and the all-reduce takes ten times as long.
+# - The bound is about bytes. For small tensors the latencies decide. A ring pays $2(N-1)$ of them, as this master does.
+#   A tree pays as many with 2 or 3 ranks, and far fewer with many (lesson 03).
 #
 # ## Now you
 #

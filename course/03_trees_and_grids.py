@@ -175,8 +175,8 @@ for n in [8, 64]:
         assert ring.trace.rounds == 2 * (n - 1)
 
 # %% [markdown]
-# They agree to nine digits. That holds for every formula of this lesson; a folded cell further down checks them all. So
-# we may use the formulas where a run would take too long.
+# They agree to nine digits. Where all links are equal that holds for every formula of this lesson; a folded cell
+# further down checks them all. So we may use the formulas where a run would take too long.
 #
 # **Try it.** For your 1,024 ranks and 4 KiB somebody sells you a better network: with ten times the bandwidth, or with
 # half the latency. Change one number of `better`, run, then the other one. Which offer do you take?
@@ -537,7 +537,8 @@ assert abs(by_nodes / 1e3 - seconds("hierarchical", two_nodes, 8 * MIB)) < 1e-12
 #
 # ## Which one, when?
 #
-# Two formulas are equal at some size. Below it one is faster, above it the other.
+# If one algorithm has fewer steps and the other sends fewer bytes, their formulas are equal at some size. Below it the
+# first is faster, above it the second.
 
 # %%
 guess_8 = predict(
@@ -571,6 +572,7 @@ by_hand = (63 - 6) * 50_000 / (6 - 63 / 64)
 for B, expected in [(10e9, by_hand), (20e9, 2 * by_hand)]:
     meeting = crossover_bytes(flat(64, Link(5e-6, B)), "tree", "ring")
     assert abs(meeting / expected - 1) < 0.01
+assert crossover_bytes(flat(64), "halving_doubling", "ring") is None  # nowhere behind
 for n, beaten in [(64, False), (65, True), (96, True), (128, False)]:
     best = {min(three, key=lambda name: seconds(name, flat(n), size)) for size in sizes}
     assert ("ring" in best) == beaten, (n, best)
@@ -654,8 +656,8 @@ predicted_and_measured(clocked, title="1 ms and 50 MB/s: the model and the clock
 
 # %% [markdown]
 # On a machine that has little else to do the points are on the lines. Here the model must hold: every rank has a link
-# of its own, and the busiest one decides. If the ring's points are off, other programs hold its ranks up: in each of
-# its six steps all four must be awake. Then run the cell again.
+# of its own. If the ring's points are off, other programs hold its ranks up: in each of its six steps all four must be
+# awake. Then run the cell again.
 #
 # One thing is left out. `compare` reads `comm.time()`, which in such a world is the clock of the network. It does not
 # count the moments in which a message has arrived and Python is still waking up. The clock on the wall does. Here are
@@ -819,7 +821,7 @@ print("torch.distributed agrees with", ", ".join(OURS))
 # |---|---|---|---|
 # | ring | $2(N-1)$ | $2\frac{N-1}{N}S$ | large tensors, any number of ranks, two neighbors each |
 # | tree | $2\lceil\log_2 N\rceil$ | up to $\lceil\log_2 N\rceil\,S$ | small tensors |
-# | halving and doubling | $2\log_2 N$ | $2\frac{N-1}{N}S$ | powers of two, networks where all links are equal |
+# | halving and doubling | $2\log_2 N$ | $2\frac{N-1}{N}S$ | powers of two, equal links (unequal ones: lesson 03b) |
 # | grid, $R \times C$ | $2(R-1) + 2(C-1)$ | $2\frac{N-1}{N}S$ | large tensors, many ranks, rows that are nodes |
 #
 # - $\alpha/\beta$ says which messages are small.

@@ -156,8 +156,8 @@ assert difference < 1e-4
 # %% [markdown]
 # The same, up to rounding.
 #
-# **Try it.** One kind of layer breaks this. Put `nn.BatchNorm2d(8)` between the convolution and the ReLU. By how much
-# do the losses differ now, and why?
+# **Try it.** A layer that mixes the images of a batch breaks this. Put `nn.BatchNorm2d(8)` between the convolution and
+# the ReLU. By how much do the losses differ now, and why?
 
 
 # %%
@@ -252,7 +252,7 @@ for n in (2, 3, 5, 8):  # and with other numbers of ranks, too
 #
 # - The master is one of the $M$ devices and sends itself nothing. That makes 3·(M−1) and 2·(M−1).
 # - A call is not a message. Our model travels tensor by tensor: with P tensors, 1 + P + 1 + 1 + P messages, here 11 for
-#   each other rank. torch first packs tensors into buffers of up to 10 MiB.
+#   each other rank. torch first packs small tensors together, up to 10 MiB; a larger one goes alone.
 # - Neither says how many bytes. That depends on what you train. GPT-2, for example, cuts a text into *tokens*, pieces
 #   of words. It knows 50,257 of them, and predicts at each position how likely each of them is.
 
@@ -285,7 +285,8 @@ assert TOKENS * width + POSITIONS * width + blocks + 2 * width == 124_439_808
 
 # %% [markdown]
 # Only with one or two texts per rank would it be the model. A way out is to let the *model* compute its loss and return
-# nothing else: then each rank sends back one number.
+# nothing else: then each rank sends back one number. (Let it be the *sum* over its images: the master adds the sums and
+# divides by the number of all images. A mean of means is right only for equal parts.)
 #
 # **Try it.** How many messages are there for rank 1 if you freeze the convolution
 # (`model[0].requires_grad_(False)`)? And how many with a `BatchNorm2d`, which also has 3 buffers?
@@ -589,8 +590,7 @@ else:
 # | `gather_outputs` | `gather` | `split_gradient`: scatter |
 #
 # (torch's scatter cuts 10 images for 4 devices into 3, 3, 3, 1, as `torch.chunk` does; we cut 3, 3, 2, 2.) These
-# functions refuse tensors on a CPU. But `torch.distributed` has our messages as collectives. We compare its `reduce`
-# with ours.
+# functions need GPUs. But `torch.distributed` has our messages as collectives. We compare its `reduce` with ours.
 
 # %%
 import torch.distributed as dist
@@ -636,8 +636,9 @@ world.close()
 # | gradients are | added: one loss | added: one loss | averaged: a loss per rank |
 # | the optimizer steps | on the master | on the master | on every rank |
 #
-# - With parts of equal size, and layers that treat each image by itself (no batch norm), all three give the gradient of
-#   one process. With unequal parts only the sum of one loss does; an average of the ranks' means counts the images of
+# - All three give the gradient of one process, if the parts are equal, the loss is the plain mean over the images, and
+#   each layer treats each image by itself and draws no random numbers (no batch norm, no dropout). With unequal parts,
+#   or with weights in the loss, only the sum of one loss does; an average of the ranks' means counts the images of
 #   small parts too much (lesson 06).
 # - Through a flat master more ranks are slower as soon as sending takes longer than what they save in computing.
 #

@@ -5,7 +5,8 @@
 
 See `butterfly` for who exchanges with whom. Cost for N ranks and S bytes, N a power of two: 2·log₂ N rounds and
 2(N−1)/N·S bytes per rank, 2·log₂ N·α + 2(N−1)/N·S/B: the bytes of the ring in the rounds of a tree. But half of the
-bytes go to the rank that is farthest away, and that is the slowest link in most clusters.
+bytes go to the rank whose number is farthest away, and that is the slowest link in most clusters. Ranks that are
+renumbered with `comm.split` can begin with the nearest instead (lesson 03b).
 
 For other N, with P the power of two below it, N−P ranks hand their data to a neighbor first and get the result from it
 at the end: 2(α + S/B) more, which makes the ring better for large tensors.
