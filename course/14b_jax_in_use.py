@@ -20,11 +20,12 @@ from distlib.frameworks import fetch, require
 fetch("jax")  # some minutes, the first time
 jax = require("jax")
 jax.config.update("jax_platforms", "cpu")
-jax.config.update("jax_num_cpu_devices", 4)  # before anything is computed
+jax.config.update("jax_num_cpu_devices", 4)  # before JAX looks for devices
 
 # %%
 import signal
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -467,7 +468,9 @@ assert needs.argument_size_in_bytes == deep.nbytes
 assert needs.alias_size_in_bytes == deep.nbytes and more < 64
 
 # %% [markdown]
-# Who looks at the old parameters afterwards gets an error, and no wrong numbers.
+# If JAX took the memory, who looks at the old parameters gets an error, and no wrong numbers. If it could not, they
+# stay as they were, and nothing is saved: so it is with numpy arrays, and where no result has their shape and type (JAX
+# warns of that).
 #
 # ## Compiling again and again
 #
@@ -598,7 +601,9 @@ assert from_numpy == [1, 1, 0, 0] and from_devices == [1, 0, 0, 0]
 
 
 # %%
-def traced_and_compiled(places: Sequence[P]) -> list[tuple[int, int]]:
+def traced_and_compiled(
+    places: Sequence[P], mesh: Mesh = four
+) -> list[tuple[int, int]]:
     """A sum of an array in each of these places: how often it is traced, and how often compiled."""
     marks: list[P] = []
 
@@ -608,7 +613,7 @@ def traced_and_compiled(places: Sequence[P]) -> list[tuple[int, int]]:
 
     function, found = jax.jit(total), []
     for place in places:
-        array = jax.device_put(np.ones((8, 8)), NamedSharding(four, place))
+        array = jax.device_put(np.ones((8, 8)), NamedSharding(mesh, place))
         before = events.count("backend_compile_duration")
         function(array)
         now = events.count("backend_compile_duration")
@@ -620,17 +625,30 @@ by_place = traced_and_compiled([P(), P("ranks"), P(None, "ranks")])
 print("(traced, compiled):", by_place)
 assert by_place == [(1, 1), (0, 1), (0, 1)]
 
+# %% tags=["folded"]
+# Checks of what is said below and above
+explicit = jax.make_mesh((len(jax.devices()),), ("ranks",))
+by_type = traced_and_compiled([P(), P("ranks"), P(None, "ranks")], explicit)
+assert [traced for traced, _ in by_type] == [1, 1, 1]
+numbers = jax.numpy.ones((8, 8))
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    jax.jit(lambda array: array.sum(), donate_argnums=0)(numbers)
+assert "donated" in str(caught[0].message) and numbers[0, 0] == 1
+
 # %% [markdown]
-# Compiled three times, and traced once: the Python code is the same for all cuts of one mesh. A counter in the function
-# shows nothing of that.
+# Compiled three times, and traced once: on a mesh like ours the cut is no part of an array's type. A counter in the
+# function shows nothing of that. (On a mesh from `jax.make_mesh` the cut is a part of it, and each one is traced as
+# well.)
 #
 # ## In real frameworks
 #
 # JAX is one. In torch each rank has its own part from the start, and there is no array of the whole. The first mistake
 # can't be made with the parameters: DDP sends rank 0's to all. The second one can: let every rank load the whole batch,
 # and the gradient is right there, too, and you pay twice. (Forget only the `DistributedSampler`, with half the batch
-# for each rank, and all ranks compute the *same* half: the gradient is that of half the batch.) Here are the three
-# steps from above in torch, on two ranks with the same halves, and then with that mistake.
+# for each rank. Without shuffling, or with the same seed on all ranks, they compute the *same* half: the gradient is
+# that of half the batch. With a seed each, they draw halves that overlap.) Here are the three steps from above in
+# torch, on two ranks with the same halves, and then with that mistake.
 
 # %%
 from torch.nn.parallel import DistributedDataParallel
@@ -678,9 +696,9 @@ assert off < 1e-5 and off_with_all < 1e-5
 # - `jax.checkpoint` keeps the inputs of a block and computes the rest again: a third more products of matrices, if all
 #   blocks do so, and the same gradient. How much memory that saves depends on the size of the blocks, and on the
 #   compiler: look.
-# - Donate what you replace. Who uses it afterwards gets an error.
-# - A step is traced and compiled again for another shape, another type and another function. Another place may be
-#   compiled again without being traced: there a counter in the function shows nothing.
+# - Donate what you replace. Who uses it afterwards gets an error, if JAX took the memory.
+# - A step is traced and compiled again for another shape, another type and another function. Another place is compiled
+#   again, and on a mesh like ours not traced: there a counter in the function shows nothing.
 #
 # ## Now you
 #

@@ -332,9 +332,9 @@ assert min(kept, key=kept.get) == "zero"
 # much again. Gossip sends a model to each of two neighbors. Local SGD sends what DDP sends, once in four steps. The
 # server answers seven pulls, and sends seven models; a worker sends one gradient.
 #
-# Tensor parallelism sends no gradients. It sends activations, four all-reduces per layer, and here a rank's add up to
-# more than ten models. That is a property of our sizes: 576 tokens per step, and 32 features. Lesson 12 had the
-# formula.
+# Tensor parallelism sends no gradients of weights. It sends activations and their gradients, four all-reduces per
+# layer, and here a rank's add up to more than ten models. That is a property of our sizes: 576 tokens per step, and 32
+# features. Lesson 12 had the formula.
 #
 # What is kept are 16 bytes per parameter, in float32 with AdamW: parameters, gradients, two states. ZeRO 3 keeps an
 # eighth of it between two steps, the mesh a quarter and a little. Activations, and layers that are gathered for a
@@ -402,17 +402,23 @@ assert (
 )
 assert max(box["ddp"], box["zero"], box["gossip"]) < 1.06 * box["alone"] / 8
 assert 1.2 < box["tensor_parallel"] / (box["alone"] / 8) < 1.35
+assert abs(box["parameter_server"] / box["alone"] - 10 / 64) < 0.005
+at_once = Cluster.flat(8, Link(0, INSIDE.bandwidth))
+waiting = box["tensor_parallel"] - step_costs("tensor_parallel", TIMED, at_once).seconds
+in_a_row = costs["tensor_parallel"].messages / 8
+assert 390 < in_a_row < 420 and abs(waiting - in_a_row * INSIDE.latency) < 5e-5
 
 # %% [markdown]
 # In the box links hardly count, but for one way, and what counts is who computes all the time. DDP, ZeRO, gossip and
 # local steps take an eighth of one process. Tensor parallelism takes more than a quarter longer: its messages come one
-# after the other, each with its latency. The server takes a seventh, since one of the eight computes nothing. In the
-# pipeline only six of the eight stages have a layer, and there are four microbatches: mostly bubble.
+# after the other, each with its latency. The server takes a little more than a seventh: one of the eight computes
+# nothing, and one worker has 10 of the 64 sums. In the pipeline only six of the eight stages have a layer, and there
+# are four microbatches: mostly bubble.
 #
 # Between the two boxes it is the bytes that count, and the latencies in a row. Tensor parallelism is slower than one
-# process. The mesh, which is not the fastest anywhere else, hardly notices the network. Its axes are in the right
-# order: tp stays inside a box, and only the average along dp crosses, of a quarter of the model. With pp across in
-# place of dp it would be as fast.
+# process. The mesh hardly notices the network. In the box it is one of the slower ways; here it comes second to local
+# steps, and is the fastest of the exact ways. Its axes are in the right order: tp stays inside a box, and only the
+# average along dp crosses, of a quarter of the model. With pp across in place of dp it would be as fast.
 #
 # **Try it.** Turn the mesh around, so that tp crosses between the boxes. How much slower does it become?
 
@@ -467,13 +473,15 @@ print(guess_5.compare(NAMES[first]))
 assert order[0] == "local_sgd" and first in ("local_sgd", "mesh")
 assert needed["local_sgd"] > needed["alone"] and needed["gossip"] > needed["alone"]
 assert 0.9 < arrival["local_sgd"] / arrival["mesh"] < 1.1
+each_step = trained("local_sgd", needed["local_sgd"] + 2, round_steps=1)
+assert abs(steps_to(each_step.losses) - needed["local_sgd"]) <= 1
 
 # %% [markdown]
 # Local steps and the mesh arrive nearly together. The lead of an eighth per step is nearly gone, since more local steps
-# are needed. That eight models part is the smaller half of it: an average after each step needs as many here. Each rank
-# clips, and divides by the size of, a gradient of 8 sums and not of 64. Which of the two ways is the first depends on
-# the seed and on the target: with seeds 0 to 3, local steps were between 2 % earlier and 12 % later. In float32, whose
-# first weights are others, the mesh is the first with this seed.
+# are needed. The reason is not that eight models part between two averages: with an average after each step as many
+# steps are needed here. Each rank clips, and divides by the size of, a gradient of 8 sums and not of 64. Which of the
+# two ways is the first depends on the seed and on the target: with seeds 0 to 3, local steps were between 2 % earlier
+# and 12 % later. In float32, whose first weights are others, the mesh is the first with this seed.
 #
 # It also depends on how much local steps send. An average every fourth step is still 0.44 models per step and rank.
 #
@@ -760,10 +768,10 @@ assert gap < 1e-9
 # - Local steps, gossip and the asynchronous server gave other models. With AdamW also an average after each step does
 #   ("Try it"); with plain SGD, without clipping, and equal parts it would not (lesson 06).
 # - What a rank sends: 1.75 models with DDP on eight ranks, 2.6 with ZeRO 3, a quarter of DDP's with an average every
-#   fourth step. Tensor parallelism sends activations: more than all others here, since 576 tokens are many for 32
-#   features.
+#   fourth step. Tensor parallelism sends activations and their gradients: more than all others here, since 576 tokens
+#   are many for 32 features.
 # - In one box, with links as fast as these, whoever computes all the time is the fastest. The pipeline does not, with
-#   four microbatches, and tensor parallelism waits for the latency of thousands of messages.
+#   four microbatches, and tensor parallelism waits for the latency of some 400 messages, one after another.
 # - Between boxes with an ordinary network, and with 64 sums in a batch, a mesh was the fastest of the exact ways, as
 #   long as tp stayed inside. With tp across it took more than three times as long. With larger batches DDP catches up:
 #   its bytes stay, and there is more to compute.
