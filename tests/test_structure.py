@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -298,6 +299,65 @@ def public_names_without_docstring(path: Path) -> list[str]:
 
 def test_everything_public_has_a_docstring() -> None:
     assert found_in([PACKAGE / "__init__.py", *MODULES], public_names_without_docstring) == {}
+
+
+# What only tests name, and why it is there all the same.
+NAMED_BY_TESTS_ONLY = {
+    "sum_router_gradients": "a loop of one's own needs it after the backward pass: the text of its module says so",
+    "table_of": "the site's reference offers it, for reports of one's own",
+}
+REGISTERED = {"asks_about", "atexit.register"}  # what these decorate is called without its name
+
+
+@cache
+def words_by_statement(path: Path) -> dict[ast.stmt, set[str]]:
+    """The words of each statement of a module, decorators included."""
+    lines, found = path.read_text(encoding="utf-8").splitlines(), {}
+    for node in tree_of(path).body:
+        first = min(each.lineno for each in (node, *getattr(node, "decorator_list", ())))
+        found[node] = set(re.findall(r"\w+", "\n".join(lines[first - 1 : node.end_lineno])))
+    return found
+
+
+def is_text(node: ast.stmt) -> bool:
+    """Whether a statement is nothing but a text, as a docstring is."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def only_offers(path: Path, node: ast.stmt) -> bool:
+    """Whether a statement does nothing but offer names, under which a module or a package is imported from."""
+    if isinstance(node, ast.Assign):
+        return not {"__all__", "_HOMES"}.isdisjoint(getattr(target, "id", "") for target in node.targets)
+    is_for_types = isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+    return path.name == "__init__.py" and (is_for_types or isinstance(node, ast.ImportFrom))
+
+
+@cache
+def words_for_others(path: Path) -> set[str]:
+    """All words of a file but those of statements that only offer names."""
+    if not path.is_relative_to(PACKAGE):
+        return set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
+    return set().union(*(words for node, words in words_by_statement(path).items() if not only_offers(path, node)))
+
+
+def test_a_public_name_is_used_by_more_than_tests() -> None:
+    """By the code of its own module, or anywhere in the text of another one, of a lesson, an exercise, a document."""
+    others = [*(ROOT / "course").glob("*.py"), *ASSIGNMENTS, *WITH_LINKS]
+    others += [ROOT / "nbgrader_config.py", ROOT / "docker" / "hub" / "nbgrader_config.py"]
+    named = Counter(word for path in (PACKAGE / "__init__.py", *MODULES, *others) for word in words_for_others(path))
+
+    def unused(path: Path) -> list[str]:
+        found, words, given = [], words_by_statement(path), words_for_others(path)
+        for node in words:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                here = [other for other in words if other is not node and not only_offers(path, other)]
+                in_code = any(node.name in words[other] for other in here if not is_text(other))
+                elsewhere = named[node.name] > (node.name in given)
+                called = {ast.unparse(each).partition("(")[0] for each in node.decorator_list} & REGISTERED
+                found += [] if in_code or elsewhere or called else [node.name]
+        return found
+
+    assert {name for names in found_in(MODULES, unused).values() for name in names} == set(NAMED_BY_TESTS_ONLY)
 
 
 # Names of cases in the notebooks of exercises that students have: they stay as they are. No exercise knows another one.

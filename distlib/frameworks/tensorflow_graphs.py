@@ -116,12 +116,6 @@ def copies(function: Any, *arguments: Any) -> list[CopyToDevice]:
     return list(found.values())
 
 
-def bytes_between_devices(found: Iterable[CopyToDevice]) -> int | None:
-    """The bytes of all copies; None if the size of one is not known."""
-    sizes = [each.nbytes for each in found]
-    return None if None in sizes else sum(size for size in sizes if size is not None)
-
-
 def variable_devices(variable: Any) -> tuple[str, ...]:
     """On which devices a variable lives: ("CPU:0", "CPU:1") for one that is mirrored on two.
 

@@ -40,11 +40,6 @@ class TfConfig:
         """Where this process listens."""
         return self.cluster[self.role][self.index]
 
-    @property
-    def is_chief(self) -> bool:
-        """Whether this process does what only one may do, such as saving: the chief, else worker 0."""
-        return (self.role, self.index) == ("chief" if "chief" in self.cluster else "worker", 0)
-
 
 def parse_tf_config(config: str | Mapping[str, Any]) -> TfConfig:
     """Check a TF_CONFIG. config: the JSON text as it stands in the environment, or what it says.

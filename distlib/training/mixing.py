@@ -284,12 +284,6 @@ def contraction(*matrices: torch.Tensor) -> float:
 
 
 @checked
-def spectral_gap(matrix: torch.Tensor) -> float:
-    """1 - ρ. With a gap of g, every further digit of agreement takes about 2.3 / g rounds, if g is small."""
-    return 1 - contraction(matrix)
-
-
-@checked
 def rounds_for(matrix: torch.Tensor, factor: float) -> int:
     """After how many rounds the differences have surely shrunk to this part of what they were (ρᵏ ≤ factor).
 

@@ -18,14 +18,6 @@ def test_a_good_one_is_read_from_text_and_from_a_dictionary() -> None:
 
 
 @pytest.mark.parametrize(
-    "cluster, role, index, is_chief",
-    [(ALL, "chief", 0, True), (ALL, "worker", 0, False), (WORKERS, "worker", 0, True), (WORKERS, "worker", 1, False)],
-)
-def test_one_task_is_the_chief(cluster: dict[str, list[str]], role: str, index: int, is_chief: bool) -> None:
-    assert parse_tf_config({"cluster": cluster, "task": {"type": role, "index": index}}).is_chief == is_chief
-
-
-@pytest.mark.parametrize(
     "config, message",
     [
         ("", "not JSON"),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from distlib.training.mixing import complete, random_matchings, ring, spectral_gap, static_exponential, torus
+from distlib.training.mixing import complete, random_matchings, ring, rounds_for, static_exponential, torus
 from distlib.training.parameter_server.sparse import key_ranges
 from distlib.training.pipeline.cutting import measure_costs
 from distlib.training.schedules import gpipe, most_live, time_schedule
@@ -24,8 +24,12 @@ ONES = torch.ones(2)
         (lambda: static_exponential(None), ValueError, "static_exponential expected an integer as ranks"),
         (lambda: torus(2, "3"), ValueError, "torus expected an integer as columns"),
         (lambda: random_matchings(4, "x", 1), ValueError, "random_matchings expected an integer as rounds"),
-        (lambda: spectral_gap("a"), TypeError, "spectral_gap expected a torch.Tensor as matrix"),
-        (lambda: spectral_gap(ONES), ValueError, "spectral_gap expected a square matrix as matrix, got a tensor of 2 "),
+        (lambda: rounds_for("a", 0.5), TypeError, "rounds_for expected a torch.Tensor as matrix"),
+        (
+            lambda: rounds_for(ONES, 0.5),
+            ValueError,
+            "rounds_for expected a square matrix as matrix, got a tensor of 2 ",
+        ),
         (
             lambda: time_schedule(5),
             TypeError,

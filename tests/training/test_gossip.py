@@ -34,7 +34,6 @@ from distlib.training.mixing import (
     random_matchings,
     ring,
     rounds_for,
-    spectral_gap,
     star,
     static_exponential,
     torus,
@@ -92,7 +91,6 @@ def test_spectral_norms(ranks: int, on_a_ring: float, exponential: float) -> Non
     assert contraction(static_exponential(ranks)) == pytest.approx((math.log2(ranks) - 1) / (math.log2(ranks) + 1))
     assert contraction(metropolis_weights(star(ranks))) == pytest.approx(1 - 1 / ranks)
     assert contraction(metropolis_weights(complete(ranks))) == pytest.approx(0, abs=1e-12)
-    assert spectral_gap(matrix) == 1 - contraction(matrix)
 
 
 def test_the_table_of_the_module() -> None:

@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from distlib import Cluster, Communicator, DeadlockError, Link, MessageMismatch, RankError, SimulatedWorld, World
-from distlib.network import Traffic, duration
+from distlib.network import Traffic, duration, traffic
 from distlib.training.long_sequences import (
     AttentionTask,
     OnlineSoftmax,
@@ -23,7 +23,6 @@ from distlib.training.long_sequences import (
     ring_attention_traffic,
     sequence_to_heads,
     ulysses_attention,
-    ulysses_traffic,
     visible_pairs,
 )
 
@@ -261,6 +260,12 @@ def test_blocks_that_nobody_sees_are_skipped(order: str, monkeypatch: pytest.Mon
 
 
 # ── messages and bytes ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def ulysses_traffic(ranks: int, length: int, itemsize: int) -> Traffic:
+    """In one direction: three tensors there, one back."""
+    there, back = (traffic.all_to_all(ranks, count * length, itemsize) for count in (3, 1))
+    return there + back
 
 
 def traffic_of(method: str, ranks: int, length: int, itemsize: int) -> tuple[Traffic, Traffic]:

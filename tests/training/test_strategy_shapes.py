@@ -5,11 +5,25 @@ from dataclasses import replace
 import pytest
 from torch import nn
 
-from distlib.training.strategy import Device, TransformerShape, model_flops_utilization
-from distlib.training.strategy.published_runs import LLAMA, MEGATRON, PALM, PublishedRun
+from distlib.network import Cluster, Link
+from distlib.training.strategy import Device, ParallelLayout, TransformerShape, model_flops_utilization
+from distlib.training.strategy.published_runs import LLAMA, MEGATRON, PublishedRun
 from distlib.training.tensor_parallel import ParallelTransformerLayer
 from distlib.worlds.simulated.simulator import SimulatedWorld
 
+PALM = PublishedRun(
+    "PaLM 540B",
+    "Chowdhery et al., JMLR 2023, sections 2 and 4",
+    540.35,
+    TransformerShape(
+        118, 18_432, 4 * 18_432, 48, 256_000, 2048, key_heads=1, head_features=256, gated=True, biases=False
+    ),
+    Device(peak=275e12, memory=32 * 2**30),  # TPU v4
+    Cluster(2, 3072, intra=Link(1e-6, 100e9), inter=Link(20e-6, 6e9)),
+    2048,
+    ParallelLayout(512, 1, 12, 3, 1, "full"),
+    utilization=0.462,
+)
 RUNS = (*MEGATRON, *LLAMA, PALM)
 EVERY_RUN = pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 SMALL = TransformerShape(layers=3, features=16, hidden=64, heads=4, vocabulary=50, sequence=8)

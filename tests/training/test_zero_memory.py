@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from torch import nn
@@ -10,17 +11,18 @@ from torch import nn
 from distlib import Communicator, SimulatedWorld, World
 from distlib.draw import memory_over_time
 from distlib.training.zero import (
+    FlatLayout,
     FullyShardedModule,
     MemoryAccount,
     Sample,
     ShardedOptimizer,
-    peak_of_plan,
-    process_bytes,
+    UnitAction,
     return_large_blocks,
     step_plan,
     whole_units,
 )
 from distlib.training.zero.shard_unit import BUFFERS, GRADIENTS, PARAMETERS
+from distlib.training.zero.step_plan import AVERAGE, BACKWARD, FREE, GATHER
 from tests.tools.draw_samples import texts
 
 RANKS = 3
@@ -58,6 +60,28 @@ def most(samples: Sequence[Sample], kinds: Sequence[str]) -> int:
     return max(sum(sample.bytes[kind] for kind in kinds) for sample in samples)
 
 
+def most_of_plan(plan: Sequence[UnitAction], unit_lengths: Sequence[int], itemsize: int = 4) -> dict[str, int]:
+    """The most bytes of parameters, of gradients and of buffers in a step, and of all three "together" at one moment.
+
+    Parameters are computed with in numbers of `itemsize` bytes. Shards, gradients and buffers have numbers of 4 bytes;
+    where that is not the same, shards are states of the optimizer and not counted.
+    """
+    shards = [FlatLayout({"unit": (length,)}, RANKS).shard_length for length in unit_lengths]
+    alive = {PARAMETERS: 4 * sum(shards) if itemsize == 4 else 0, GRADIENTS: 0, BUFFERS: 0}
+    peak = {**alive, "together": 0}
+    for kind, unit in plan:
+        whole = shards[unit] * RANKS
+        if kind == BACKWARD:
+            alive[BUFFERS] += 4 * whole
+        elif kind in (GATHER, FREE):
+            alive[PARAMETERS] += (1 if kind == GATHER else -1) * itemsize * whole
+        elif kind == AVERAGE:
+            alive[BUFFERS] -= 4 * whole
+            alive[GRADIENTS] += 4 * shards[unit]
+        peak = {name: max(most, alive.get(name, sum(alive.values()))) for name, most in peak.items()}
+    return peak
+
+
 MODELS = {"alike": (8, 8, 8, 8, 8), "one large": (2, 3, 20, 5, 2), "growing": (2, 4, 8, 16, 32), "two": (5, 6, 7)}
 OPTIONS: dict[str, dict[str, Any]] = {
     "prefetch": {},
@@ -78,7 +102,7 @@ def test_the_peak_is_that_of_the_plan(model: str, way: str, with_root: bool) -> 
     for found in SimulatedWorld(RANKS, contexts="threads").run(samples_of_a_step, widths, with_root, options):
         samples, lengths, one_gradient = found
         plan = step_plan(len(lengths), root=with_root, **chosen)
-        peak = peak_of_plan(plan, lengths, RANKS, param_itemsize=itemsize)
+        peak = most_of_plan(plan, lengths, itemsize)
         assert most(samples, [PARAMETERS]) == peak[PARAMETERS]
         assert most(samples, [BUFFERS]) == peak[BUFFERS]
         assert peak[GRADIENTS] <= most(samples, [GRADIENTS]) <= peak[GRADIENTS] + one_gradient
@@ -87,10 +111,9 @@ def test_the_peak_is_that_of_the_plan(model: str, way: str, with_root: bool) -> 
 
 @pytest.mark.parametrize(("prefetch", "units"), [(True, 2), (False, 1)])
 def test_shards_and_whole_units_are_all_that_there_is(prefetch: bool, units: int) -> None:
-    """The formula in the docstring, for units that are all alike."""
     shard, number = 10, 6
     plan = step_plan(number, reshard_after_forward=True, prefetch=prefetch)
-    peak = peak_of_plan(plan, [shard * RANKS] * number, RANKS)
+    peak = most_of_plan(plan, [shard * RANKS] * number)
     assert whole_units(plan) == units
     assert peak[PARAMETERS] == 4 * shard * (number + units * RANKS)
     assert peak[BUFFERS] == 4 * shard * 2 * RANKS
@@ -98,6 +121,11 @@ def test_shards_and_whole_units_are_all_that_there_is(prefetch: bool, units: int
 
 
 # ── the process ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def process_bytes() -> int:
+    """The physical memory that this process has now."""
+    return int(psutil.Process().memory_info().rss)
 
 
 def bytes_before_and_after(comm: Communicator, nbytes: int) -> tuple[int, int, int, bool]:

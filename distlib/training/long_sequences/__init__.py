@@ -13,7 +13,7 @@ H. Liu et al., arXiv:2310.01889 (2023); S. A. Jacobs et al., arXiv:2309.14509 (2
 """
 
 from distlib.training.long_sequences.attention_times import AttentionTask, attention_seconds, play_ring, play_ulysses
-from distlib.training.long_sequences.attention_traffic import ring_attention_traffic, ulysses_traffic
+from distlib.training.long_sequences.attention_traffic import ring_attention_traffic
 from distlib.training.long_sequences.attention_work import pairs_per_rank, visible_pairs
 from distlib.training.long_sequences.online_softmax import OnlineSoftmax
 from distlib.training.long_sequences.ring_attention import ring_attention
@@ -35,6 +35,5 @@ __all__ = [
     "ring_attention_traffic",
     "sequence_to_heads",
     "ulysses_attention",
-    "ulysses_traffic",
     "visible_pairs",
 ]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 
 from distlib.arguments import checked
-from distlib.network import Traffic, traffic
+from distlib.network import Traffic
 
 
 @checked
@@ -30,14 +30,3 @@ def ring_attention_traffic(world_size: int, length: int, itemsize: int, *, backw
         nbytes += world_size * block * max(itemsize, torch.float32.itemsize)
         sends += world_size
     return Traffic([sends] * world_size, [nbytes] * world_size, sends)
-
-
-@checked
-def ulysses_traffic(world_size: int, length: int, itemsize: int) -> Traffic:
-    """Of `ulysses_attention`, forward; backward is the same. The ranks divide `length`.
-
-    Raises:
-        ValueError: no ranks, or a negative length.
-    """
-    there = traffic.all_to_all(world_size, 3 * length, itemsize)
-    return there + traffic.all_to_all(world_size, length, itemsize)

@@ -16,7 +16,7 @@ axis_traffic          messages and bytes of a run by axis, and by formula
 
 from distlib.training.mesh.axis_traffic import AxisTraffic, step_traffic, traffic_by_axis
 from distlib.training.mesh.coordinates import coordinates_of, mesh_groups, rank_at
-from distlib.training.mesh.cut_parameters import cut_parameters, cuts_of, load_own_parts, own_parts
+from distlib.training.mesh.cut_parameters import cut_parameters, cuts_of, own_parts
 from distlib.training.mesh.hybrid import HybridTrainer
 from distlib.training.mesh.mesh_text import mesh_text
 from distlib.training.mesh.rank_mesh import Mesh
@@ -31,7 +31,6 @@ __all__ = [
     "coordinates_of",
     "cut_parameters",
     "cuts_of",
-    "load_own_parts",
     "mesh_groups",
     "mesh_text",
     "own_parts",

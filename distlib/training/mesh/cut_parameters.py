@@ -84,10 +84,3 @@ def own_parts(module: nn.Module, whole: Mapping[str, torch.Tensor]) -> dict[str,
             raise ValueError(f"own_parts expected {name} among the tensors of the whole model, got {', '.join(whole)}")
         found[name] = whole[name][cuts[name]] if name in cuts else whole[name]
     return found
-
-
-@torch.no_grad()
-def load_own_parts(module: nn.Module, whole: Mapping[str, torch.Tensor]) -> None:
-    """Give each parameter its part of a whole model's tensors, in place. Arguments and errors: see `own_parts`."""
-    for name, part in own_parts(module, whole).items():
-        module.get_parameter(name).copy_(part)

@@ -3,18 +3,15 @@
 Megatron-LM    D. Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
                SC 2021, arXiv:2104.04473, table 1: A100s of 80 GB, 8 in a node, joined by NVLink, and a 200 Gb/s
                InfiniBand adapter for each; sequences of 2,048 tokens, 51,200 of vocabulary
-PaLM           A. Chowdhery et al., "PaLM: Scaling Language Modeling with Pathways", JMLR 24 (2023), sections 2
-               and 4: two pods of 3,072 TPU v4; in a pod 12 ranks share a layer, 256 shard all states
 Llama 3        A. Grattafiori et al., "The Llama 3 Herd of Models", arXiv:2407.21783 (2024), tables 3 and 4: H100s of
                80 GB, 8 in a node, joined by NVLink, and a 400 Gb/s network for each
 
 What the links reach is assumed, in round numbers, from what they are made for: 300 and 450 GB/s per direction for
-NVLink of the A100 and the H100. A pod of TPUs is one node here, whose ranks all have the same links: that is wrong,
-it is a torus. Which part of the peak products of matrices reach is assumed, too.
+NVLink of the A100 and the H100. Which part of the peak products of matrices reach is assumed, too.
 
 What the formulas of this package do not have, and these runs do: several stages of the pipeline per rank (Megatron-LM,
-Llama 3), inputs that are gathered again instead of kept whole (Llama 3), ZeRO within a pod alone (PaLM), attention that
-never stores its scores (Llama 3; here it recomputes them). Megatron-LM was without sequence parallelism in 2021, and
+Llama 3), inputs that are gathered again instead of kept whole (Llama 3), attention that never stores its scores (Llama
+3; here it recomputes them). Megatron-LM was without sequence parallelism in 2021, and
 recomputed all layers; what is chosen instead has both.
 """
 
@@ -32,7 +29,6 @@ from distlib.training.strategy.transformer_shape import TransformerShape
 
 A100 = Device(peak=312e12, memory=80e9, reached=0.65)
 H100 = Device(peak=989e12, memory=80e9, reached=0.55)
-TPU_V4 = Device(peak=275e12, memory=32 * 2**30, reached=0.65)
 
 
 @dataclass(frozen=True)
@@ -114,20 +110,6 @@ MEGATRON = (
     _megatron(1008.0, 160, 25_600, 128, (8, 64, 3072), 3072, 0.52),
 )
 """The rows of the table."""
-
-PALM = PublishedRun(
-    "PaLM 540B",
-    "Chowdhery et al., JMLR 2023, sections 2 and 4",
-    540.35,
-    TransformerShape(
-        118, 18_432, 4 * 18_432, 48, 256_000, 2048, key_heads=1, head_features=256, gated=True, biases=False
-    ),
-    TPU_V4,
-    Cluster(2, 3072, intra=Link(1e-6, 100e9), inter=Link(20e-6, 6e9)),
-    2048,
-    ParallelLayout(512, 1, 12, 3, 1, "full"),
-    utilization=0.462,
-)
 
 
 def _llama(ranks: int, part: float) -> PublishedRun:

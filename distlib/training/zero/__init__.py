@@ -29,7 +29,7 @@ from distlib.training.zero.fully_sharded import FullyShardedModule
 from distlib.training.zero.gradient_norm import clip_gradients, gradient_norm
 from distlib.training.zero.live_bytes import MemoryAccount, Sample
 from distlib.training.zero.optimizer_state import load_whole_optimizer_state, whole_optimizer_state
-from distlib.training.zero.process_memory import process_bytes, return_large_blocks
+from distlib.training.zero.process_memory import return_large_blocks
 from distlib.training.zero.shard_files import load_shards, save_shards
 from distlib.training.zero.sharded_gradients import ShardedGradients
 from distlib.training.zero.sharded_optimizer import ShardedOptimizer
@@ -39,7 +39,7 @@ from distlib.training.zero.stage_memory import (
     memory_by_stage,
     padded_bytes_by_stage,
 )
-from distlib.training.zero.step_plan import UnitAction, peak_of_plan, play_step, step_plan, whole_units
+from distlib.training.zero.step_plan import UnitAction, play_step, step_plan, whole_units
 
 __all__ = [
     "FlatLayout",
@@ -58,9 +58,7 @@ __all__ = [
     "load_whole_optimizer_state",
     "memory_by_stage",
     "padded_bytes_by_stage",
-    "peak_of_plan",
     "play_step",
-    "process_bytes",
     "return_large_blocks",
     "save_shards",
     "step_plan",

@@ -15,7 +15,7 @@ parameter, a gradient, a state or a buffer the model and the optimizer can say; 
 made meanwhile is counted as activations: what the backward pass needs, and what is just being computed.
 
 What is not in it: memory that is no tensor, such as torch itself; temporary memory inside of one operation; and what
-the allocator keeps although nobody uses it, see `process_bytes`.
+the allocator keeps although nobody uses it, see `process_memory`.
 """
 
 from __future__ import annotations

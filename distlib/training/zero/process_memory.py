@@ -17,18 +17,10 @@ Source: "malloc tunable parameters" in the manual of the GNU C library; mallopt(
 from __future__ import annotations
 
 import ctypes
-import os
-
-import psutil
 
 from distlib.arguments import check_integer
 
 _M_MMAP_THRESHOLD = -3  # of <malloc.h>
-
-
-def process_bytes() -> int:
-    """The physical memory that this process has now (its resident set), in bytes; torch and Python are in it."""
-    return int(psutil.Process(os.getpid()).memory_info().rss)
 
 
 def return_large_blocks(threshold: int = 65536) -> bool:

@@ -21,9 +21,7 @@ from distlib.collectives import all_gather, reduce_scatter
 from distlib.communicator import Communicator, Work
 from distlib.partition import without_contents
 from distlib.training.zero.flat_buffer import FlatLayout
-from distlib.training.zero.shard_unit import BUFFERS, GRADIENTS, PARAMETERS
 
-TOGETHER = "together"
 GATHER, WAIT, FORWARD, FREE, BACKWARD, REDUCE, AVERAGE = "GWFXBRA"
 
 
@@ -127,53 +125,6 @@ def whole_units(plan: Sequence[UnitAction]) -> int:
             there.discard(action.unit)
         most = max(most, len(there))
     return most
-
-
-def peak_of_plan(
-    plan: Sequence[UnitAction],
-    unit_lengths: Sequence[int],
-    world_size: int,
-    *,
-    param_itemsize: int = 4,
-    master_itemsize: int = 4,
-    reduce_itemsize: int = 4,
-) -> dict[str, int]:
-    """The most bytes of parameters, of gradients and of communication buffers that a rank has in a step, exactly.
-
-    W whole units of U numbers each, padded, on N ranks, with U · param_itemsize = P and U · reduce_itemsize = R bytes:
-
-        parameters    Σ P/N + 2·P with prefetch, Σ P/N + P without; and the root's whole parameters, if there is one
-        buffers       2·R: the gradients of a unit are collected while those of the one before are on their way
-        gradients     Σ U/N · master_itemsize, when all are averaged
-
-    Those are three moments: together it is less. On top of it there is what is being moved, the gradient of one
-    parameter into the buffer of its unit and the average of one shard out of it; and activations.
-
-    Args:
-        unit_lengths: the number of parameters of each unit.
-        param_itemsize: bytes of a number that the model computes with.
-        master_itemsize: bytes of a number of shards and of their gradients. Where it differs from
-            `param_itemsize`, the shards are states of the optimizer, and not in these figures.
-        reduce_itemsize: bytes of a number in reduce-scatters.
-
-    Returns:
-        "parameters", "gradients", "communication buffers": each at its peak. "together": of all three at one moment.
-    """
-    shards = [FlatLayout({"unit": (length,)}, world_size).shard_length for length in unit_lengths]
-    alive = dict.fromkeys((PARAMETERS, GRADIENTS, BUFFERS), 0)
-    alive[PARAMETERS] = sum(shards) * master_itemsize if master_itemsize == param_itemsize else 0
-    peak = {**alive, TOGETHER: 0}
-    whole = [shard * world_size for shard in shards]
-    for kind, unit in plan:
-        if kind == BACKWARD:
-            alive[BUFFERS] += whole[unit] * reduce_itemsize
-        elif kind in (GATHER, FREE):
-            alive[PARAMETERS] += (1 if kind == GATHER else -1) * whole[unit] * param_itemsize
-        elif kind == AVERAGE:
-            alive[BUFFERS] -= whole[unit] * reduce_itemsize
-            alive[GRADIENTS] += shards[unit] * master_itemsize
-        peak = {name: max(most, alive.get(name, sum(alive.values()))) for name, most in peak.items()}
-    return peak
 
 
 @checked
