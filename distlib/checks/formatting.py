@@ -21,12 +21,12 @@ def were(number: int) -> str:
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """ "float32" for torch.float32."""
+    """The name without "torch.": "float32" for torch.float32."""
     return str(dtype).removeprefix("torch.")
 
 
 def listed(values: Iterable[int]) -> str:
-    """ "96, 32, 1,200"."""
+    """Numbers with commas between them: "96, 32, 1,200"."""
     return ", ".join(f"{value:,}" for value in values)
 
 

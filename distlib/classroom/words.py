@@ -30,12 +30,12 @@ def points_lost(number: float) -> str:
 
 
 def was(number: int) -> str:
-    """ "was" or "were"."""
+    """The verb for so many things: "was" or "were"."""
     return "was" if number == 1 else "were"
 
 
 def have(number: int) -> str:
-    """ "has" or "have"."""
+    """The verb for so many things: "has" or "have"."""
     return "has" if number == 1 else "have"
 
 

@@ -43,7 +43,7 @@ def _action(
 
 
 def _amount(text: str) -> float:
-    """3.0 for "3"."""
+    """A number above 0, such as 3.0 for "3"."""
     try:
         amount = float(text)
     except ValueError:
@@ -54,7 +54,6 @@ def _amount(text: str) -> float:
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
-    """`distlib export`."""
     parser.add_argument("assignment", metavar="ASSIGNMENT", nargs="*", help=f"{ASSIGNMENT}; without it all")
     parser.add_argument("--format", choices=("canvas", "moodle"), required=True, help="who imports it")
     like = "the gradebook that Canvas has exported: its students and titles are used"
@@ -67,7 +66,6 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_questions_arguments(parser: argparse.ArgumentParser) -> None:
-    """`distlib questions`."""
     parser.add_argument("--seed", type=int, required=True, metavar="N", help="of the numbers, and of which are chosen")
     parser.add_argument("--format", choices=("md", "json"), default="md", help="json has answers and working, too")
     topic = 'such as "pipelines" or "times"; several are possible'

@@ -24,7 +24,6 @@ def add_course(parser: argparse.ArgumentParser) -> None:
 
 
 def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of `distlib doctor`."""
     less = "only what a notebook needs to run, in a Jupyter that is not the course's own"
     parser.add_argument("--for-a-notebook", action="store_true", help=less)
 
@@ -36,25 +35,21 @@ def add_lab_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_report_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of `distlib report`."""
     parser.add_argument("--name", default="", help="your name, which stands on top; else none does")
     parser.add_argument("--to", metavar="FILE", type=Path, help="where to; else work/my_report.html")
     parser.add_argument("--unfolded", action="store_true", help="with the code open, as for printing it")
 
 
 def add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of `distlib fetch`."""
     parser.add_argument("framework", choices=["tensorflow", "jax"])
 
 
 def add_check_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of `distlib check`."""
     parser.add_argument("assignment", metavar="ASSIGNMENT", nargs="?", default="", help=ASSIGNMENT)
     parser.add_argument("--notebook", metavar="PATH", type=Path, help="your notebook, if it is not in work/exercises/")
 
 
 def add_hint_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of `distlib hint`."""
     parser.add_argument("function", metavar="FUNCTION", help="such as shift")
     parser.add_argument("number", metavar="NUMBER", type=_positive, nargs="?", default=1, help="1, 2 or 3; else 1")
     which = "such as 14, where functions of two exercises have the same name"
@@ -62,7 +57,6 @@ def add_hint_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_hand_in_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of `distlib hand-in`."""
     parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce, 02, or games")
     parser.add_argument("--name", default="", help="your name or student number; else you are asked, once")
     parser.add_argument("--notebook", metavar="PATH", type=Path, help="your notebook, if it is somewhere else")
@@ -71,7 +65,6 @@ def add_hand_in_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_board_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of `distlib board`."""
     mine = parser.add_mutually_exclusive_group()
     pseudonym = "the name under which you want to be on the board of the class; hand in your games, then"
     mine.add_argument("--as", metavar="NAME", dest="pseudonym", help=pseudonym)
@@ -81,7 +74,6 @@ def add_board_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_collect_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of `distlib collect`."""
     parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce, 02, or games")
     parser.add_argument("uploads", metavar="FOLDER_OR_ZIP", type=Path, nargs="+", help="what students have uploaded")
     times = "the times of the files are those of handing in, in this time zone, such as Europe/Berlin"
@@ -90,7 +82,6 @@ def add_collect_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of `distlib launch`."""
     started = parser.add_mutually_exclusive_group()
     started.add_argument("--ranks", metavar="N", type=_positive, help="how many to start, on this machine")
     elastic = "start MAX on this machine; when some are lost, start again with those that are left, at least MIN"
@@ -125,7 +116,6 @@ class _PrintScript(argparse.Action):
 
 
 def add_release_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of `distlib release`."""
     parser.add_argument("target", metavar="FILE.zip|FOLDER", type=Path, help="a folder must be new or empty")
     address = "where you publish it, as `git clone` wants it; it then has notebooks for Colab, too"
     parser.add_argument("--address", metavar="URL", default="", help=address)
@@ -133,7 +123,6 @@ def add_release_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_grade_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of `distlib grade`."""
     sandboxes = ("auto", "bubblewrap", "docker", "none")
     parser.add_argument("assignment", metavar="ASSIGNMENT", help=ASSIGNMENT)
     parser.add_argument("--student", metavar="NAME", nargs="+", action="extend", default=[], help="only these")
@@ -179,7 +168,7 @@ def _fewest_and_most(text: str) -> tuple[int, int]:
 
 
 def _positive(text: str) -> int:
-    """3 for "3"."""
+    """A whole number above 0, such as 3 for "3"."""
     if text.isdecimal() and int(text) > 0:
         return int(text)
     raise argparse.ArgumentTypeError(f"expected a whole number above 0, got {text!r}")

@@ -48,7 +48,7 @@ class Patient:
 
     @property
     def program(self) -> str:
-        """The program."""
+        """The text of the program that hangs, fails or trains wrongly."""
         return (FOLDER / self.file).read_text(encoding="utf-8")
 
     @property

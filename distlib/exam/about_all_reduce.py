@@ -157,7 +157,6 @@ def master_against_ring(draw: random.Random) -> Asked:
 
 @asks_about(_TOPIC)
 def least_bytes(draw: random.Random) -> Asked:
-    """The lower bound."""
     ranks = draw.choice((3, 4, 5, 8, 10))
     answer = traffic.ring_all_reduce(ranks, 100 * ranks, 1).nbytes[0] / (100 * ranks)
     return Asked(

@@ -18,7 +18,6 @@ _TOPIC = "data parallel"
 
 @asks_about(_TOPIC)
 def chunks_of_a_batch(draw: random.Random) -> Asked:
-    """torch.tensor_split."""
     ranks, batch = draw.choice((3, 4, 6, 7)), draw.randint(5, 15)
     batch = ranks * batch + draw.randint(1, ranks - 1)
     return Asked(
@@ -65,7 +64,6 @@ def steps_of_an_epoch(draw: random.Random) -> Asked:
 
 @asks_about(_TOPIC)
 def batch_of_a_step(draw: random.Random) -> Asked:
-    """Accumulation multiplies."""
     ranks, micro, accumulated = draw.choice((4, 8, 16)), draw.choice((2, 4, 8)), draw.choice((2, 4, 8))
     return Asked(
         f"{ranks} ranks add up the gradients of {accumulated} microbatches of {micro} samples each before every "
@@ -158,7 +156,6 @@ def bytes_saved_by_local_steps(draw: random.Random) -> Asked:
 
 @asks_about(_TOPIC)
 def workers_that_may_go_on(draw: random.Random) -> Asked:
-    """Stale-synchronous parallel."""
     clocks, bound = [draw.randint(3, 9) for _ in range(5)], draw.choice((1, 2, 3))
     return Asked(
         f"Five workers of a parameter server have done {shown(clocks)} steps. With a staleness of at most "

@@ -174,7 +174,6 @@ def work_of_the_last_rank(draw: random.Random) -> Asked:
 
 @asks_about(_TOPIC)
 def room_of_an_expert(draw: random.Random) -> Asked:
-    """Its capacity."""
     tokens, experts = draw.choice((500, 1000, 1500)), draw.choice((8, 16, 64))
     chosen, percent = draw.choice((1, 2)), draw.choice((100, 125, 150))
     return Asked(
@@ -190,7 +189,6 @@ def room_of_an_expert(draw: random.Random) -> Asked:
 
 @asks_about(_TOPIC)
 def nodes_of_a_list(draw: random.Random) -> Asked:
-    """Slurm's short form."""
     first, more = draw.randint(1, 9), draw.randint(3, 30)
     other = first + more + draw.randint(2, 9)
     return Asked(

@@ -153,7 +153,6 @@ def bytes_of_tensor_parallel(draw: random.Random) -> Asked:
 
 @asks_about(_TOPIC)
 def time_between_checkpoints(draw: random.Random) -> Asked:
-    """Young's formula."""
     cost, hours = draw.choice((20, 30, 60, 120)), draw.choice((6, 12, 24, 48))
     return Asked(
         f"A checkpoint takes {cost} s, and a job fails every {hours} h on average. After how many seconds of "

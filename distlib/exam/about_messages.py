@@ -179,7 +179,6 @@ def bytes_of_an_all_to_all(draw: random.Random) -> Asked:
 
 @asks_about(_TOPIC)
 def rounds_of_a_barrier(draw: random.Random) -> Asked:
-    """The dissemination barrier."""
     ranks = draw.choice((3, 6, 9, 12, 17, 30))
     return Asked(
         f"In a barrier of {ranks} ranks each rank tells in round k the rank that is 2ᵏ further that it has "

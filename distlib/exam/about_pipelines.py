@@ -40,7 +40,6 @@ def bubble_of_the_total(draw: random.Random) -> Asked:
 
 @asks_about(_TOPIC)
 def bubble_of_the_ideal(draw: random.Random) -> Asked:
-    """(p − 1)/m."""
     stages, micro = _sizes(draw)
     return Asked(
         f"1F1B with {stages} stages and {micro} microbatches; all stages take equally long. How long do ranks "
@@ -161,7 +160,6 @@ def share_of_a_naive_pipeline(draw: random.Random) -> Asked:
 
 @asks_about(_TOPIC)
 def slowest_stage(draw: random.Random) -> Asked:
-    """Unequal stages."""
     costs = [draw.randint(2, 5) for _ in range(3)] + [draw.randint(6, 9)]
     draw.shuffle(costs)
     micro = draw.choice((6, 8, 10))

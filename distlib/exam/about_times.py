@@ -31,7 +31,6 @@ def _asked(name: str, formula: str, seconds: float, ranks: int, link: Link, leng
 
 @asks_about(_TOPIC)
 def seconds_of_a_message(draw: random.Random) -> Asked:
-    """α + m/B."""
     link, nbytes = drawn_link(draw), draw.choice((20_000, 100_000, 1_000_000))
     return Asked(
         f"A message of {shown(nbytes)} bytes takes a link with {link_words(link)}. How many µs is it on its way?",
@@ -44,7 +43,6 @@ def seconds_of_a_message(draw: random.Random) -> Asked:
 
 @asks_about(_TOPIC)
 def seconds_of_a_ring(draw: random.Random) -> Asked:
-    """A ring all-reduce."""
     ranks, link, length = _case(draw, (4, 5, 8, 10))
     seconds = duration.ring_all_reduce(one_rank_per_node(ranks, link), length, 4)
     return _asked("sum by a ring all-reduce", "2(N − 1) · (α + S/(N·B))", seconds, ranks, link, length)
@@ -52,7 +50,6 @@ def seconds_of_a_ring(draw: random.Random) -> Asked:
 
 @asks_about(_TOPIC)
 def seconds_of_a_reduce_scatter(draw: random.Random) -> Asked:
-    """A ring reduce-scatter."""
     ranks, link, length = _case(draw, (4, 5, 8, 10))
     seconds = duration.ring_reduce_scatter(one_rank_per_node(ranks, link), length, 4)
     return _asked("reduce-scatter in a ring", "(N − 1) · (α + S/(N·B))", seconds, ranks, link, length)
@@ -95,7 +92,6 @@ def seconds_of_a_flat_broadcast(draw: random.Random) -> Asked:
 
 @asks_about(_TOPIC)
 def seconds_of_a_tree_broadcast(draw: random.Random) -> Asked:
-    """A binomial tree."""
     ranks, link, length = _case(draw, (4, 8, 16, 32))
     seconds = duration.tree_broadcast(one_rank_per_node(ranks, link), length, 4)
     return _asked("broadcast through a binomial tree", "log₂ N · (α + S/B)", seconds, ranks, link, length)

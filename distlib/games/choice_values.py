@@ -38,7 +38,7 @@ def number(choices: Choices, name: str, least: float, most: float) -> float:
 
 
 def yes_or_no(choices: Choices, name: str) -> bool:
-    """True or false."""
+    """A choice that is true or false."""
     value = choices[name]
     if type(value) is not bool:
         raise ChoiceError(f"{name}: expected true or false, got {shown(value)}")

@@ -23,7 +23,6 @@ class GolfGame(CourseGame[Swing]):
     levels = {hole.number: hole.name for hole in HOLES}
 
     def play(self, level: int, choices: Choices) -> Swing:
-        """Play the step."""
         check_names(choices, tuple(StepChoice.__dataclass_fields__))
         hole = hole_of(level)
         per_unit = whole(choices, "blocks_per_unit", 1, hole.blocks)
@@ -42,7 +41,6 @@ class GolfGame(CourseGame[Swing]):
         )
 
     def written(self, result: Swing) -> tuple[int, dict[str, Any]]:
-        """The choice."""
         return result.hole.number, {
             name: value if isinstance(value, bool) else int(value) for name, value in asdict(result.choice).items()
         }

@@ -38,7 +38,6 @@ class GridGame(CourseGame[Attempt]):
         return result.level.number, {"rows": _as_rows(result.schedule)}
 
     def measured(self, result: Attempt) -> float | None:
-        """Its points."""
         return result.points
 
     def scene(self, result: Attempt) -> Scene:

@@ -24,7 +24,6 @@ class LayoutGame(CourseGame[LaidOut]):
     levels = {level.number: level.name for level in LEVELS}
 
     def play(self, level: int, choices: Choices) -> LaidOut:
-        """Play the step."""
         check_names(choices, _CHOICES)
         asked = cluster_level(level)
         ranks, layers = asked.cluster.world_size, asked.shape.layers
@@ -45,7 +44,6 @@ class LayoutGame(CourseGame[LaidOut]):
         )
 
     def written(self, result: LaidOut) -> tuple[int, dict[str, Any]]:
-        """The layout."""
         layout = result.layout
         numbers = {name: int(getattr(layout, name)) for name in ("dp", "pp", "tp", "stage", "microbatches")}
         layers = None if layout.layers is None else [int(each) for each in layout.layers]
@@ -61,7 +59,6 @@ class LayoutGame(CourseGame[LaidOut]):
         return cluster_scene(result)
 
     def par(self, level: int) -> float:
-        """What `choose_strategy` chooses."""
         return round(1e3 * cluster_level(level).par_seconds, self.digits)
 
     def record(self, level: int) -> dict[str, Any]:

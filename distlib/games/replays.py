@@ -145,7 +145,6 @@ class _Worker:
         return GameReplay(None, problem)
 
     def stop(self) -> None:
-        """End the process."""
         self._process.kill()
         self._process.join()
         self.connection.close()

@@ -24,7 +24,6 @@ class ServerGame(CourseGame[ServerRace]):
     levels = {1: "mixed images", 2: "images by digit"}
 
     def play(self, level: int, choices: Choices) -> ServerRace:
-        """Run the race."""
         check_names(choices, ("rate", "servers", "bound", "backups"))
         rate, servers = number(choices, "rate", 0, MOST_RATE), whole(choices, "servers", 1, RANKS - 1)
         backups = whole(choices, "backups", 0, RANKS)
@@ -54,7 +53,6 @@ class ServerGame(CourseGame[ServerRace]):
         return _par_seconds(level)
 
     def record(self, level: int) -> dict[str, Any]:
-        """Found by trying."""
         return dict(_RECORDS[level])
 
 

@@ -108,7 +108,7 @@ class RankConnection(Board):
             os._exit(1)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Hang up. That the head is gone is no reason to end this rank then."""
         self.closing = True
         hang_up(self._connection)
 

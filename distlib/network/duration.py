@@ -138,7 +138,7 @@ def all_to_all(cluster: Cluster, length: int, itemsize: int) -> float:
 
 @checked
 def barrier(cluster: Cluster) -> float:
-    """⌈log₂ N⌉·α."""
+    """⌈log₂ N⌉·α, since messages without bytes take the latency alone."""
     return len(powers_of_two_below(cluster.world_size)) * cluster.slowest_link().seconds(0)
 
 
@@ -147,13 +147,13 @@ def barrier(cluster: Cluster) -> float:
 
 @checked
 def naive_all_reduce(cluster: Cluster, length: int, itemsize: int) -> float:
-    """2(N−1)·(α + S/B)."""
+    """2(N−1)·(α + S/B): to the master in turn, and back in turn."""
     return flat_reduce(cluster, length, itemsize) + flat_broadcast(cluster, length, itemsize)
 
 
 @checked
 def ring_all_reduce(cluster: Cluster, length: int, itemsize: int) -> float:
-    """2(N−1)·(α + S/(N·B))."""
+    """2(N−1)·(α + S/(N·B)): a reduce-scatter, then an all-gather."""
     return 2 * _ring(cluster, length, itemsize)
 
 

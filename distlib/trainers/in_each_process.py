@@ -87,7 +87,7 @@ def begin() -> None:
 
 
 def step(model: nn.Module) -> None:
-    """A step begins."""
+    """A step of the training begins. model: the one that is trained."""
     if _tally is not None:
         _tally.model = model
         _tally.steps.append((len(_tally.calls), time.time_ns()))
@@ -107,7 +107,7 @@ def end(model: nn.Module) -> None:
 
 
 def who() -> str:
-    """ "rank 1"."""
+    """This process, in words: "rank 1"."""
     return f"rank {_rank()}"
 
 

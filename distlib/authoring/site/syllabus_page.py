@@ -37,7 +37,7 @@ class LessonFacts:
 
     @property
     def number(self) -> str:
-        """ "03b"."""
+        """What its name begins with, such as "03b"."""
         return self.name.partition("_")[0]
 
 

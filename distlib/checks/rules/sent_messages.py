@@ -110,7 +110,7 @@ def such_as(m: Message) -> str:
 
 
 def carried(m: Message) -> str:
-    """ "4 float32"."""
+    """What a message carries: "4 float32"."""
     return f"{math.prod(m.shape)} {m.dtype}"
 
 

@@ -227,7 +227,6 @@ class _Running:
             self.end()
 
     def end(self) -> None:
-        """End the process."""
         self._process.kill()
         self._process.join()
         self.connection.close()

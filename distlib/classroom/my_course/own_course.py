@@ -43,7 +43,6 @@ class OwnExercise:
 
     @property
     def number(self) -> str:
-        """Such as "02"."""
         return self.name.partition("_")[0]
 
     def state(self, function: WrittenFunction) -> str:
@@ -100,7 +99,6 @@ class OwnLesson:
 
     @property
     def number(self) -> str:
-        """Such as "02"."""
         return self.name.partition("_")[0]
 
     @property
@@ -173,7 +171,7 @@ class OwnCourse:
 
     @property
     def minutes_to_come(self) -> float:
-        """Likewise."""
+        """What is left of the minutes that the notebooks promise."""
         return sum(lesson.minutes for lesson in self.counted) - self.minutes_done
 
     @property

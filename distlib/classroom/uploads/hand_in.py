@@ -103,7 +103,7 @@ def hand_in_notebook(
 
 @dataclass(frozen=True)
 class _Wishes:
-    """See `hand_in_notebook`."""
+    """What the student wants: the arguments of `hand_in_notebook`."""
 
     student: str
     sure: bool

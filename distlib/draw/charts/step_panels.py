@@ -120,7 +120,6 @@ def _uncovered(spans: Sequence[Span]) -> Iterator[Span]:
 
 
 def _draw_span(axes: Axes, span: Span, zero: float, factor: float, top: float) -> None:
-    """A bar."""
     from matplotlib.patches import Rectangle
 
     left, width, pixels = _place(axes, span, zero, factor)

@@ -45,7 +45,6 @@ class Rehearsal(TrainingRun):
 
     @property
     def trace(self) -> Trace:
-        """The messages."""
         return self.seen.trace
 
     @property

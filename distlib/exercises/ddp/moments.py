@@ -118,5 +118,5 @@ def hidden_share(passes: Sequence[Pass]) -> float:
 
 
 def ms(seconds: float) -> str:
-    """ "16.8 ms"."""
+    """A time in milliseconds: "16.8 ms"."""
     return f"{seconds * 1e3:.3g} ms"

@@ -48,7 +48,7 @@ class TrainingPlan:
 
     @property
     def steps(self) -> int:
-        """Of an epoch."""
+        """How many an epoch has."""
         return -(-self.batches // self.accumulate)
 
     @property

@@ -176,12 +176,11 @@ class FabricModule(torch.nn.Module):
 
     @property
     def module(self) -> torch.nn.Module:
-        """The model itself."""
+        """The model itself, without the replica around it."""
         inside: torch.nn.Module = self._forward_module.module
         return inside
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The model's."""
         return self._forward_module(*args, **kwargs)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:

@@ -1,1 +1,1 @@
-"""Exercise 12: meshes."""
+"""Exercise 12: meshes, and a step along their axes."""

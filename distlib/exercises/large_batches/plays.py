@@ -79,7 +79,6 @@ class MomentumDescent:
         self.state: dict[torch.nn.Parameter, dict[str, torch.Tensor]] = {}
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients."""
         for parameter in self.param_groups[0]["params"]:
             parameter.grad = None if set_to_none or parameter.grad is None else torch.zeros_like(parameter)
 

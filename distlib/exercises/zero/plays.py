@@ -29,7 +29,6 @@ class TwoStates:
         self.state: dict[torch.Tensor, dict[str, torch.Tensor]] = {}
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drop the gradients."""
         for tensor in self.param_groups[0]["params"]:
             tensor.grad = None
 

@@ -63,5 +63,5 @@ class ReplicatedOptimizer:
         self.optimizer.step()
 
     def zero_grad(self) -> None:
-        """Drop all gradients."""
+        """Drop the gradients of all parameters."""
         self.optimizer.zero_grad()

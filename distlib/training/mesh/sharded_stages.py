@@ -49,5 +49,5 @@ class ShardedStages:
         self.optimizer.step()
 
     def zero_grad(self) -> None:
-        """Drop all gradients."""
+        """Drop the gradients of this rank's shards."""
         self.optimizer.zero_grad()

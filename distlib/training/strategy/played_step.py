@@ -101,7 +101,7 @@ def simulate_step(
 def _play(
     comm: Communicator, shape: TransformerShape, device: Device, batch: int, layout: ParallelLayout
 ) -> _SentAccount:
-    """One rank's step."""
+    """Play one rank's step. Returns what it did."""
     stage = layout.coordinate("pp", comm.rank)
     rank = _PlayedRank(comm, layout, stage_units(shape, device, batch, layout, stage))
     plan = plan_of(one_forward_one_backward(layout.pp, layout.microbatches))

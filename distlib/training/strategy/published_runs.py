@@ -11,8 +11,8 @@ NVLink of the A100 and the H100. Which part of the peak products of matrices rea
 
 What the formulas of this package do not have, and these runs do: several stages of the pipeline per rank (Megatron-LM,
 Llama 3), inputs that are gathered again instead of kept whole (Llama 3), attention that never stores its scores (Llama
-3; here it recomputes them). Megatron-LM was without sequence parallelism in 2021, and
-recomputed all layers; what is chosen instead has both.
+3; here it recomputes them). Megatron-LM was without sequence parallelism in 2021, and recomputed all layers; what is
+chosen instead has both.
 """
 
 from __future__ import annotations

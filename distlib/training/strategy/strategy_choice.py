@@ -58,12 +58,12 @@ class StrategyChoice:
 
     @property
     def best(self) -> StepPrediction:
-        """The fastest."""
+        """The fastest of the layouts that were timed."""
         return self.ranked[0]
 
     @property
     def layout(self) -> ParallelLayout:
-        """The fastest layout."""
+        """The layout of the fastest step."""
         return self.best.layout
 
     @cached_property

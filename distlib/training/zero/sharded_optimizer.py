@@ -128,7 +128,7 @@ class ShardedOptimizer:
         load_whole_optimizer_state(self.module, self, state_dict)
 
     def zero_grad(self) -> None:
-        """Drop all gradients."""
+        """Drop the gradients of all parameters and shards."""
         for unit in self.units:
             unit.shard.grad = None
             for parameter in unit.parameters.values():

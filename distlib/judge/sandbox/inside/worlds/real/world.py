@@ -17,7 +17,7 @@ class World:
         self.last_error = None
 
     def run(self, fn: Callable[..., Any], /, *args: Any, timeout: float | None = None, **kwargs: Any) -> list[Any]:
-        """Nothing is run."""
+        """Nothing is run: the result of every rank is None."""
         return [None] * self.world_size
 
     def close(self) -> None:
