@@ -641,11 +641,10 @@ print(guess_6.compare("for none"))
 
 # %%
 def draw_map(title: str, lines: dict[str, dict[int, float]]) -> object:
-    return heat_map(
-        middle, across="learning rate", down="workers", title=title, lines=lines,
-        subtitle="median of 5 seeds; the darker, the better",
-        show="{:.0%}".format, shade=lambda share: -((1.02 - share) ** 0.4),
-    )  # fmt: skip
+    words = "median of 5 seeds; the darker, the better"
+    axes = dict(across="learning rate", down="workers", title=title, subtitle=words)
+    look = dict(show="{:.0%}".format, shade=lambda share: -((1.02 - share) ** 0.4))
+    return heat_map(middle, lines=lines, **axes, **look)
 
 
 linear = {workers: RATE * workers for workers in WORKERS}
@@ -964,9 +963,10 @@ sweep(
 elbows = {}
 for goal in GOALS:
     medians = [statistics.median(to_goal[workers][goal]) for workers in WORKERS]
-    elbows[goal] = EACH * (medians[0] / min(medians) - 1)
-    print(f"{goal:.0%}: {medians[0]:.0f} steps with 16 images, at least {min(medians):.0f}; "
-          f"elbow at {elbows[goal]:.0f} images")  # fmt: skip
+    one, least = medians[0], min(medians)
+    elbows[goal] = EACH * (one / least - 1)
+    print(f"{goal:.0%}: {one:.0f} steps with 16 images, at least {least:.0f}; ", end="")
+    print(f"elbow at {elbows[goal]:.0f} images")
 
 full_noise = noise_on_the_way(96, 0.8, [0, 20, 58])
 print(
@@ -1228,9 +1228,12 @@ for name in ("mixed", "sorted"):
 
 # %%
 def train_locally(
-    comm: Communicator, parts: tuple[torch.Tensor, ...], local_steps: int, seed: int,
+    comm: Communicator,
+    parts: tuple[torch.Tensor, ...],
+    local_steps: int,
+    seed: int,
     rate: float = RATE,
-) -> float:  # fmt: skip
+) -> float:
     """5 epochs, an average after each `local_steps` steps; 0: never. The accuracy."""
     model, mine = make_model(seed), parts[comm.rank]
     optimizer = torch.optim.SGD(model.parameters(), lr=rate)
@@ -1426,8 +1429,9 @@ for naive, corrected, ours in world.run(ddp_gradients, make_model(0), pieces):
     assert torch.allclose(corrected, ours, rtol=1e-4, atol=1e-7) and torch.allclose(
         ours, correct, rtol=1e-4, atol=1e-7
     )
-print(f"DDP with mean losses is off by {(naive - correct).norm() / correct.norm():.0%}, "
-      f"with corrected losses by {(corrected - correct).norm() / correct.norm():.0e}")  # fmt: skip
+mean_error, error = ((g - correct).norm() / correct.norm() for g in (naive, corrected))
+print(f"DDP with mean losses is off by {mean_error:.0%}, ", end="")
+print(f"with corrected losses by {error:.0e}")
 
 # %% [markdown]
 # ### A scheduler warms up

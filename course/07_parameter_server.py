@@ -52,7 +52,7 @@ from distlib.training.parameter_server import (
     replay,
     server_loop,
     worker_loop,
-)  # fmt: skip
+)
 from distlib.training.shards import flatten, shard_parameters
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
