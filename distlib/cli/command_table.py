@@ -20,7 +20,7 @@ class Command:
     Attributes:
         name: as it is typed.
         what: it does, in a sentence without its end.
-        place: its module in distlib.cli, and the function there that returns the exit status.
+        entry_point: its module in distlib.cli, and the function there that returns the exit status.
         add_arguments: to its parser.
         call: the function, with what was typed.
         more: below its help.
@@ -29,7 +29,7 @@ class Command:
 
     name: str
     what: str
-    place: str
+    entry_point: str
     add_arguments: Callable[[ArgumentParser], None] = of.add_nothing
     call: Callable[[Callable[..., int], Namespace], int] = lambda function, options: function(options)
     more: str = ""
@@ -37,7 +37,7 @@ class Command:
 
     def run(self, options: Namespace) -> int:
         """Do it. Returns the exit status."""
-        module, _, function = self.place.partition(":")
+        module, _, function = self.entry_point.partition(":")
         return self.call(getattr(import_module(f"distlib.cli.{module}"), function), options)
 
 

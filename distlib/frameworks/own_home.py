@@ -40,14 +40,14 @@ def run_in_home(source: str, command: list[str], kept_extensions: Path | None) -
     for each in folders.values():
         each.mkdir()
     (folders["work"] / "train.py").write_text(source, encoding="utf-8")
-    environment = {**os.environ, **_places(folders), **_settings(command[0])}
+    environment = {**os.environ, **_paths(folders), **_settings(command[0])}
     with _extensions(kept_extensions, environment, top / "extensions"):
         environment[BEGAN] = str(time.time())
         status = subprocess.run(command, cwd=folders["work"], env=environment, stdin=subprocess.DEVNULL).returncode
     return status, {file.name: file.read_bytes() for file in folders["found"].iterdir()}
 
 
-def _places(folders: Mapping[str, Path]) -> dict[str, str]:
+def _paths(folders: Mapping[str, Path]) -> dict[str, str]:
     """Where libraries write to."""
     home, cache, temporary = str(folders["home"]), str(folders["home"] / ".cache"), str(folders["tmp"])
     return {

@@ -33,8 +33,8 @@ def python() -> str:
 @functools.cache
 def installed() -> dict[str, metadata.Distribution]:
     """What is in the environment and not in the course's, by name."""
-    places = [str(place) for place in folder().glob("lib/python*/site-packages")]
-    return {_plain(each.metadata["Name"]): each for each in metadata.distributions(path=places)} if places else {}
+    paths = [str(path) for path in folder().glob("lib/python*/site-packages")]
+    return {_plain(each.metadata["Name"]): each for each in metadata.distributions(path=paths)} if paths else {}
 
 
 def version_of(package: str) -> str | None:

@@ -245,7 +245,7 @@ def test_places_and_the_best_of_several_plays() -> None:
         )
     ]
     table = standings([game], runs, {"a": "A", "b": "B", "c": "C", "d": "D"})[0]
-    assert [(each.place, each.names, each.run.score, each.ways) for each in table.places] == [
+    assert [(each.position, each.names, each.run.score, each.ways) for each in table.standings] == [
         (1, ("A", "B"), 154.8, 2),
         (3, ("C",), 200.0, 1),
     ]

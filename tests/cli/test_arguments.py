@@ -50,5 +50,5 @@ def test_a_notebook_needs_its_exercise(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_every_command_leads_to_a_function() -> None:
     for command in COMMANDS:
-        module, _, function = command.place.partition(":")
+        module, _, function = command.entry_point.partition(":")
         assert callable(getattr(import_module(f"distlib.cli.{module}"), function)), command.name

@@ -49,8 +49,8 @@ def _prose_words(root: Path) -> list[Word]:
     prose = re.sub(r"^# ?", "", source, flags=re.MULTILINE)
     glossary = prose.split("\n## Glossary\n")[1].split("\n## ")[0]
     words = []
-    for place, entries in _GROUP.findall(glossary):
-        lessons = tuple(_LINK.findall(place)) or (_HOME,)
+    for heading, entries in _GROUP.findall(glossary):
+        lessons = tuple(_LINK.findall(heading)) or (_HOME,)
         for name, meaning in _ENTRY.findall(entries):
             words.append(Word(name, _that_use(root, name, lessons), _sentence(meaning)))
     return words

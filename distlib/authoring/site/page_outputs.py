@@ -88,11 +88,11 @@ class PageOutputs:
         words = self._with_files(still).replace(RUN_AGAIN, "")  # a page has no kernel
         content = json.dumps(state, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
         note = "" if alone else "<p>In JupyterLab this picture has sliders, which ask the kernel.</p>"
-        place = (
+        holder = (
             f'<div class="distlib-widget" data-kind="{kind}">{words}'
             f'<script type="application/json">{content}</script></div>{note}'
         )
-        return {"output_type": "display_data", "data": {"text/html": place}, "metadata": {}}
+        return {"output_type": "display_data", "data": {"text/html": holder}, "metadata": {}}
 
 
 def _first_of(models: Mapping[str, Any], model_id: str) -> tuple[str, dict[str, Any], bool] | None:

@@ -73,12 +73,12 @@ def syllabus_page(root: Path) -> str:
 
 def lesson_map(lessons: list[LessonFacts]) -> str:
     """The map as SVG: a row for each number of steps from the first lesson. A box is a link to its lesson."""
-    places = _places(lessons)
-    width = max(x for x, _ in places.values()) + _BOX[0] + 10
-    height = max(y for _, y in places.values()) + _BOX[1] + 10
+    corners = _corners(lessons)
+    width = max(x for x, _ in corners.values()) + _BOX[0] + 10
+    height = max(y for _, y in corners.values()) + _BOX[1] + 10
     words = f"{len(lessons)} lessons, and which builds on which. The table below says the same."
-    arrows = [_arrow(places[need], places[lesson.name]) for lesson in lessons for need in _direct(lesson, lessons)]
-    boxes = [_box(lesson, places[lesson.name]) for lesson in lessons]
+    arrows = [_arrow(corners[need], corners[lesson.name]) for lesson in lessons for need in _direct(lesson, lessons)]
+    boxes = [_box(lesson, corners[lesson.name]) for lesson in lessons]
     head = (
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0 L8 4 L0 8" /></marker></defs>'
@@ -87,23 +87,23 @@ def lesson_map(lessons: list[LessonFacts]) -> str:
     return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" {size}>', head, *arrows, *boxes, "</svg>"])
 
 
-def _places(lessons: list[LessonFacts]) -> dict[str, tuple[int, int]]:
+def _corners(lessons: list[LessonFacts]) -> dict[str, tuple[int, int]]:
     """The top left corner of each box: a row below all that it builds on, and below the middle of these if it can."""
     depth: dict[str, int] = {}
     for lesson in lessons:
         depth[lesson.name] = 1 + max((depth[need] for need in lesson.needs), default=-1)
     widest = max(Counter(depth.values()).values())
-    places: dict[str, tuple[int, int]] = {}
+    corners: dict[str, tuple[int, int]] = {}
     for row in range(max(depth.values()) + 1):
         middles = {
-            lesson.name: mean([places[need][0] for need in _direct(lesson, lessons)] or [0])
+            lesson.name: mean([corners[need][0] for need in _direct(lesson, lessons)] or [0])
             for lesson in lessons
             if depth[lesson.name] == row
         }
         names = sorted(middles, key=middles.__getitem__)  # equal ones in the order of their numbers
         for column, name in enumerate(names):
-            places[name] = (10 + round((column + (widest - len(names)) / 2) * _ACROSS), 10 + row * _DOWN)
-    return places
+            corners[name] = (10 + round((column + (widest - len(names)) / 2) * _ACROSS), 10 + row * _DOWN)
+    return corners
 
 
 def _direct(lesson: LessonFacts, lessons: list[LessonFacts]) -> list[str]:
@@ -128,8 +128,8 @@ def _arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
     return f'<path d="{way} C{x} {y + bend} {to_x} {to_y - bend} {to_x} {to_y}" marker-end="url(#tip)" />'
 
 
-def _box(lesson: LessonFacts, place: tuple[int, int]) -> str:
-    x, y = place
+def _box(lesson: LessonFacts, corner: tuple[int, int]) -> str:
+    x, y = corner
     middle = x + _BOX[0] // 2
     name = html.escape(lesson.name.partition("_")[2].replace("_", " "))
     look = ' class="optional"' if lesson.promise.is_optional else ""

@@ -70,8 +70,8 @@ def _grouped(items: list[str]) -> list[list[str]]:
     return [items[start:end] for start, end in pairwise(cuts)]
 
 
-def _placed(text: str, place: str) -> NotebookNode:
-    return new_markdown_cell(text, metadata={"slideshow": {"slide_type": place}})
+def _placed(text: str, kind: str) -> NotebookNode:
+    return new_markdown_cell(text, metadata={"slideshow": {"slide_type": kind}})
 
 
 def _pictures(cell: NotebookNode) -> list[NotebookNode]:

@@ -12,7 +12,7 @@ from itertools import count, groupby
 
 from markupsafe import Markup, escape
 
-from distlib.classroom.board.standings import BoardPlace, BoardRun, LevelTable
+from distlib.classroom.board.standings import BoardRun, BoardStanding, LevelTable
 from distlib.classroom.pages import render
 from distlib.games.course_game import ScoredGame
 
@@ -21,9 +21,9 @@ MOST_PICTURES = 3_000_000  # bytes of the whole page
 
 @dataclass(frozen=True)
 class _BoardRow:
-    """A line of a table: its place, pseudonyms, score, how that is to par, and the picture of its run."""
+    """A line of a table: its position, pseudonyms, score, how that is to par, and the picture of its run."""
 
-    place: int
+    position: int
     names: tuple[str, ...]
     score: str
     verdict: str
@@ -57,26 +57,28 @@ def board_html(tables: Sequence[LevelTable], records: Mapping[tuple[str, int], f
         (game, [_section(table, records.get((game.name, table.level)), room, numbers) for table in of_game])
         for game, of_game in groupby(tables, key=lambda table: table.game)
     ]
-    shown = {name for table in tables for place in table.places for name in place.names}
+    shown = {name for table in tables for standing in table.standings for name in standing.names}
     return render("board.html", games=games, shown=len(shown), left=left)
 
 
 def _section(table: LevelTable, record: float | None, room: int, numbers: Iterator[int]) -> _LevelSection:
     game, rows = table.game, list[_BoardRow]()
-    for place in table.places:
-        svg = place.run.svg
+    for standing in table.standings:
+        svg = standing.run.svg
         fits = len(svg.encode()) <= room
         room -= len(svg.encode()) if fits else room  # after the first that does not fit there is no other one
-        rows.append(_row(game, table.level, place, _picture(place.run, next(numbers)) if fits else None))
+        rows.append(_row(game, table.level, standing, _picture(standing.run, next(numbers)) if fits else None))
     par = game.in_words(game.par(table.level))
     record_in_words = None if record is None else game.in_words(record)
     return _LevelSection(table.level, game.levels[table.level], par, record_in_words, rows, table.others)
 
 
-def _row(game: ScoredGame, level: int, place: BoardPlace, picture: Markup | None) -> _BoardRow:
-    score, par = game.in_order(place.run.score), game.in_order(game.par(level))
+def _row(game: ScoredGame, level: int, standing: BoardStanding, picture: Markup | None) -> _BoardRow:
+    score, par = game.in_order(standing.run.score), game.in_order(game.par(level))
     verdict = "better than par" if score < par else "par" if score == par else ""
-    return _BoardRow(place.place, place.names, game.in_words(place.run.score), verdict, place.ways, picture)
+    return _BoardRow(
+        standing.position, standing.names, game.in_words(standing.run.score), verdict, standing.ways, picture
+    )
 
 
 def _picture(run: BoardRun, number: int) -> Markup:

@@ -1,4 +1,4 @@
-"""From scores to places: a table for each level of each game. Equal scores share a place."""
+"""From scores to standings: a table for each level of each game. Equal scores share a position."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class BoardRun:
 
 
 @dataclass(frozen=True)
-class BoardPlace:
-    """Those who share a place.
+class BoardStanding:
+    """Those who share a position.
 
     Attributes:
-        place: from 1 on; after two who share place 1 comes place 3.
+        position: from 1 on; after two who share position 1 comes position 3.
         names: pseudonyms, in the order of the alphabet.
         run: of one of them, with the score and its picture.
         ways: by how many different runs they reached it.
     """
 
-    place: int
+    position: int
     names: tuple[str, ...]
     run: BoardRun
     ways: int
@@ -49,17 +49,17 @@ class BoardPlace:
 
 @dataclass(frozen=True)
 class LevelTable:
-    """The places of a level.
+    """The standings of a level.
 
     Attributes:
         game, level: which.
-        places: the best first.
+        standings: the best first.
         others: how many students have a score and no pseudonym.
     """
 
     game: ScoredGame
     level: int
-    places: tuple[BoardPlace, ...]
+    standings: tuple[BoardStanding, ...]
     others: int
 
 
@@ -85,11 +85,11 @@ def _level_table(game: ScoredGame, level: int, runs: Sequence[BoardRun], names: 
     for run in best.values():
         if run.student in names:
             by_score[run.score].append(run)
-    places, before = list[BoardPlace](), 0
+    found, before = list[BoardStanding](), 0
     for score in sorted(by_score, key=game.in_order):
         of_score = by_score[score]
         who = sorted((names[run.student] for run in of_score), key=lambda name: (name.casefold(), name))
         different = {run.made_of: run for run in of_score}
-        places.append(BoardPlace(before + 1, tuple(who), different[min(different)], len(different)))
+        found.append(BoardStanding(before + 1, tuple(who), different[min(different)], len(different)))
         before += len(of_score)
-    return LevelTable(game, level, tuple(places), len(best) - before)
+    return LevelTable(game, level, tuple(found), len(best) - before)

@@ -122,7 +122,7 @@ def write_side_by_side(course: Course, run: ClassRun, teams: Mapping[str, str], 
 
 def side_by_side_html(assignment: str, pairs: list[UnusualPair], answers: Mapping[str, Mapping[str, str]]) -> str:
     """The page: each pair with both texts."""
-    shown = [(pair, [_column(pair, answers, place) for place in (0, 1)]) for pair in pairs[:_MOST_SHOWN]]
+    shown = [(pair, [_column(pair, answers, index) for index in (0, 1)]) for pair in pairs[:_MOST_SHOWN]]
     more = len(pairs) - len(shown)
     return render(
         "side_by_side.html",
@@ -134,8 +134,8 @@ def side_by_side_html(assignment: str, pairs: list[UnusualPair], answers: Mappin
 
 
 def _column(
-    pair: UnusualPair, answers: Mapping[str, Mapping[str, str]], place: int
+    pair: UnusualPair, answers: Mapping[str, Mapping[str, str]], index: int
 ) -> tuple[str, list[tuple[str, bool]]]:
     """A student, and the marked lines of their answer."""
-    one, other = pair.students[place], pair.students[1 - place]
+    one, other = pair.students[index], pair.students[1 - index]
     return one, marked_lines(answers[one][pair.function], answers[other][pair.function])

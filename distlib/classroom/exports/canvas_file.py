@@ -111,19 +111,19 @@ def read_canvas_file(path: Path) -> CanvasGradebook:
     except (OSError, ValueError, csv.Error) as error:
         raise CourseError(f"{path} can't be read as a table: {getattr(error, 'strerror', None) or error}") from None
     end = heads.index("Section") if "Section" in heads else -1
-    places = {head: heads.index(head) for head in STUDENT_COLUMNS if head in heads}
-    if end < 0 or heads[0] != "Student" or "ID" not in places:
+    columns = {head: heads.index(head) for head in STUDENT_COLUMNS if head in heads}
+    if end < 0 or heads[0] != "Student" or "ID" not in columns:
         raise CourseError(
             f"{path} is not a gradebook that Canvas has exported: it has no columns Student, ID and Section"
         )
-    students = [_student_cells(row, places) for row in rows if _is_student(row, places)]
+    students = [_student_cells(row, columns) for row in rows if _is_student(row, columns)]
     return CanvasGradebook(students, heads[end + 1 :])
 
 
-def _student_cells(row: Sequence[str], places: Mapping[str, int]) -> list[str]:
-    return [row[places[head]] if head in places and places[head] < len(row) else "" for head in STUDENT_COLUMNS]
+def _student_cells(row: Sequence[str], columns: Mapping[str, int]) -> list[str]:
+    return [row[columns[head]] if head in columns and columns[head] < len(row) else "" for head in STUDENT_COLUMNS]
 
 
-def _is_student(row: Sequence[str], places: Mapping[str, int]) -> bool:
+def _is_student(row: Sequence[str], columns: Mapping[str, int]) -> bool:
     """Not the rows with points and with what is posted by hand."""
-    return "Points Possible" not in row[0] and bool(_student_cells(row, places)[1])
+    return "Points Possible" not in row[0] and bool(_student_cells(row, columns)[1])

@@ -122,14 +122,14 @@ def _uncovered(spans: Sequence[Span]) -> Iterator[Span]:
 def _draw_span(axes: Axes, span: Span, zero: float, factor: float, top: float) -> None:
     from matplotlib.patches import Rectangle
 
-    left, width, pixels = _place(axes, span, zero, factor)
+    left, width, pixels = _extent(axes, span, zero, factor)
     edge = 0.0 if span.kind == "waits" else points(min(1.0, pixels / 12))  # else narrow ones would be all edge
     axes.add_patch(Rectangle((left, top + 2), width, _ROW - 4, linewidth=edge, **_LOOKS[span.kind]))
 
 
 def _name_bucket(axes: Axes, span: Span, zero: float, factor: float, top: float) -> None:
     """A bucket bears its name where there is room: a lone number could be anything."""
-    left, width, pixels = _place(axes, span, zero, factor)
+    left, width, pixels = _extent(axes, span, zero, factor)
     if pixels < text_width(span.name, SMALL) + 6:
         return
     axes.text(
@@ -144,7 +144,7 @@ def _name_bucket(axes: Axes, span: Span, zero: float, factor: float, top: float)
     )
 
 
-def _place(axes: Axes, span: Span, zero: float, factor: float) -> tuple[float, float, float]:
+def _extent(axes: Axes, span: Span, zero: float, factor: float) -> tuple[float, float, float]:
     """Where it begins and how long it is, in units of the axis; and how long in CSS pixels."""
     left, width = (span.start - zero) / factor, span.seconds / factor
     limits = axes.get_xlim()

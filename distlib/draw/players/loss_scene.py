@@ -29,11 +29,11 @@ def loss_scene(losses: Sequence[tuple[float, float]], goal: float, title: str, s
     low, high = _bounds([goal, *(loss for _, loss in losses)])
     end = losses[-1][0] or 1.0
 
-    def place(seconds: float, loss: float) -> tuple[float, float]:
+    def point_of(seconds: float, loss: float) -> tuple[float, float]:
         share = (math.log(_inside(loss)) - math.log(low)) / (math.log(high) - math.log(low))
         return round(_LEFT + (WIDTH - _LEFT - _RIGHT) * seconds / end, 1), round(_TOP + _HIGH * (1 - share), 1)
 
-    points = [place(*each) for each in losses]
+    points = [point_of(*each) for each in losses]
     curve: Look = {
         "d": "M" + " L".join(f"{x} {y}" for x, y in points),
         "fill": "none",
@@ -45,7 +45,7 @@ def loss_scene(losses: Sequence[tuple[float, float]], goal: float, title: str, s
         write(6, 42, subtitle, BODY),
         Shape("path", curve),
         Shape("circle", {"cx": points[-1][0], "cy": points[-1][1], "r": 4.5, "fill": BLUE}),
-        *_axes(place(0, goal)[1], goal, place(0, high)[1], high, end),
+        *_axes(point_of(0, goal)[1], goal, point_of(0, high)[1], high, end),
     ]
     words = f"{title}. {subtitle}. The loss falls from {losses[0][1]:.2g} to {losses[-1][1]:.2g}."
     return Scene(title, WIDTH, _TOP + _HIGH + 44, shapes, [SceneStep("", words)], words, "the curve")
