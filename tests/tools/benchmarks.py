@@ -1073,7 +1073,7 @@ def check_a_finished_exercise() -> None:
         notebook = Path(name, "classroom/submitted/student/02_all_reduce/02_all_reduce.ipynb")
         command = [sys.executable, "-m", "distlib.cli", "check", "02_all_reduce", "--notebook", str(notebook)]
         values = [seconds(lambda: subprocess.run(command, check=True, capture_output=True)) for _ in range(3)]
-    note("distlib check 02_all_reduce, everything right", f"{statistics.median(values):.1f} s", "≤ 8 s")
+    note("distlib check 02_all_reduce, everything right", f"{statistics.median(values):.1f} s", "≤ 5 s")
 
 
 def report_on_a_class() -> None:
