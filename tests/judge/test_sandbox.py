@@ -561,7 +561,10 @@ def test_exercises_find_what_they_import(kind: str) -> None:
             rank,
             "chunk_steps(world, print); timeline(world.trace).show(); str(check_ring_all_reduce(print))",
         )
-        for name in ("ring_all_reduce", "all_reduce", "calibrate"):
+        names = [path.stem for path in (ROOT / "distlib" / "training").iterdir() if not path.name.startswith("_")]
+        told(rank, "; ".join(f"import distlib.training.{name}" for name in names))
+        told(rank, "from distlib.training.mesh.coordinates import mesh_groups")
+        for name in ("ring_all_reduce", "all_reduce", "calibrate", "mesh_groups"):
             kind_of_error, message = rank.run(f"{name}(None, None)")
             assert kind_of_error == "RuntimeError"
             assert message == f"the library's {name} is not there while your own function is graded"

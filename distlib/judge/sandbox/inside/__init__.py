@@ -51,30 +51,19 @@ _WITHOUT_EFFECT = (
     "distlib.draw",
 )
 _SOLUTIONS = ("distlib.collectives", "distlib.launch.")
-_TRAINING = (
-    "buckets",
-    "data_parallel",
-    "ddp",
-    "gossip",
-    "large_batch",
-    "mixing",
-    "model_stack",
-    "pipeline",
-    "sampler",
-    "schedules",
-    "tensor_parallel",
-    "zero",
-)
 
 if __name__ == "distlib":  # in the sandbox, where these modules have no files
     sys.meta_path[:0] = [  # first: an installed distlib is found by a finder of its own
-        AbsentModules([*_SOLUTIONS, *(f"distlib.training.{name}" for name in _TRAINING)], absent_function),
+        AbsentModules(_SOLUTIONS, absent_function),
         AbsentModules(_WITHOUT_EFFECT, Nothing().__getattr__),
         AbsentModules(TORCHS, absent_class),  # before torch is imported
     ]
-    # Of the exercises only the plays have files here, and these are found before.
-    found_by_path = sys.meta_path.index(PathFinder)
-    sys.meta_path.insert(found_by_path + 1, AbsentModules(["distlib.exercises."], Nothing().__getattr__))
+    # Of the exercises only the plays have files here, and of training only the data: these are found before.
+    behind_files = sys.meta_path.index(PathFinder) + 1
+    sys.meta_path[behind_files:behind_files] = [
+        AbsentModules(["distlib.exercises."], Nothing().__getattr__),
+        AbsentModules(["distlib.training."], absent_function),
+    ]
 
 __version__ = "0.1.0"
 __all__ = sorted((*_HOMES, *_ABSENT))
