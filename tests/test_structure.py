@@ -20,6 +20,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from distlib.cli.missing_package import BROUGHT_BY
 from tests.answer_changes import CHANGES
 from tests.answer_files import ANSWERS, read_answers
 from tests.tools.source_trees import tree_of
@@ -265,6 +266,18 @@ def test_every_package_that_is_imported_is_named_in_pyproject() -> None:
         return [module for module, names in packages.items() if named.isdisjoint(map(canonicalize_name, names))]
 
     assert found_in(MODULES, not_named) == {}, "name it there, and its version in constraints.txt"
+
+
+def test_commands_know_which_extra_brings_what_they_import() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = {extra: {canonicalize_name(Requirement(each).name) for each in extras[extra]} for extra in BROUGHT_BY}
+    distributions = importlib.metadata.packages_distributions()
+    found: dict[str, set[str]] = {extra: set() for extra in BROUGHT_BY}
+    for module in {name.split(".")[0] for path in MODULES for name in imported(path)}:
+        names = [*distributions.get(module, [module]), *(whole for whole, parts in PARTS.items() if module in parts)]
+        for extra in BROUGHT_BY:
+            found[extra] |= {module} if named[extra].intersection(map(canonicalize_name, names)) else set()
+    assert {extra: set(packages) for extra, packages in BROUGHT_BY.items()} == found
 
 
 def test_import_distlib_is_light() -> None:

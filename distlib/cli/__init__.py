@@ -1,8 +1,13 @@
 """The command `distlib`. Alone it lists what it can do, as `distlib --help`; its commands stand in command_table."""
 
 import argparse
+import sys
+from pathlib import Path
 
-from distlib.cli.command_table import COMMANDS
+from distlib.cli.command_table import COMMANDS, Command
+from distlib.cli.course_folder import NO_COURSE, find_course
+from distlib.cli.missing_package import how_to_get
+from distlib.cli.saying import say
 
 NOTHING_ASKED = 2  # the status of `distlib` alone: a script that has lost its command must not go on
 
@@ -29,4 +34,16 @@ def main(arguments: list[str] | None = None) -> int:
         kind = "option" if rest[0].startswith("-") else "argument"
         parser.error(f"unknown {kind} {rest[0]}")
     options.rest = rest
-    return chosen.run(options)
+    try:
+        function = chosen.function()
+    except ModuleNotFoundError as error:  # from our own imports: no code of a student has run yet
+        if not (remedy := how_to_get(error, chosen.name)):
+            raise
+        say(_without_course(chosen) or remedy, sys.stderr)
+        return 1
+    return chosen.call(function, options)
+
+
+def _without_course(command: Command) -> str:
+    """What a command says where there is no course; "" if there is one, or if it does without."""
+    return NO_COURSE if command.needs_course and find_course(Path.cwd()) is None else ""

@@ -1,14 +1,13 @@
-"""What the commands take. Imports nothing of the course: `distlib doctor` must run where torch or Jupyter is broken."""
+"""What the commands take. No package is imported for it: `distlib doctor` must run where torch or Jupyter is broken."""
 
 from __future__ import annotations
 
 import argparse
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from distlib.classroom.grader.class_share import ClassShare
+from distlib.classroom.grader.which_share import ClassShare, read_share
 
 JOB_SCRIPTS = ("lab", "train")
 ASSIGNMENT = "such as 02_all_reduce, or 02"
@@ -140,8 +139,6 @@ def add_grade_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _share(text: str) -> ClassShare:
     """The share that "2/4" or, in a job array of Slurm's, "array" names."""
-    from distlib.classroom.grader.class_share import read_share
-
     try:
         return read_share(text, os.environ)
     except ValueError as error:

@@ -25,6 +25,7 @@ class Command:
         call: the function, with what was typed.
         more: below its help.
         passes_on: whether what it does not know goes to a program that it starts, as `options.rest`.
+        needs_course: whether it only says NO_COURSE where there is no course.
     """
 
     name: str
@@ -34,11 +35,13 @@ class Command:
     call: Callable[[Callable[..., int], Namespace], int] = lambda function, options: function(options)
     more: str = ""
     passes_on: bool = False
+    needs_course: bool = False
 
-    def run(self, options: Namespace) -> int:
-        """Do it. Returns the exit status."""
+    def function(self) -> Callable[..., int]:
+        """Import it."""
         module, _, function = self.entry_point.partition(":")
-        return self.call(getattr(import_module(f"distlib.cli.{module}"), function), options)
+        function_of_command: Callable[..., int] = getattr(import_module(f"distlib.cli.{module}"), function)
+        return function_of_command
 
 
 def _alone(function: Callable[..., int], _: Namespace) -> int:
@@ -81,20 +84,29 @@ COMMANDS: tuple[Command, ...] = (
         _lab,
         more="Without a screen: distlib lab --no-browser --port=8899",
         passes_on=True,
+        needs_course=True,
     ),
     Command(
         "progress",
         "show where you are: what ran, what passes, what is handed in, marks, hours, and the next step",
         "where_am_i:show_progress",
         call=_alone,
+        needs_course=True,
     ),
     Command(
         "report",
         "write one page about what you did, to show to others: your code, pictures of your runs, marks",
         "show_report:write_report",
         of.add_report_arguments,
+        needs_course=True,
     ),
-    Command("update", "get a newer version of the course; what you have written stays", "update:update", call=_alone),
+    Command(
+        "update",
+        "get a newer version of the course; what you have written stays",
+        "update:update",
+        call=_alone,
+        needs_course=True,
+    ),
     Command(
         "fetch",
         "install what a later lesson needs, unless it is there: tensorflow for lesson 13, jax for lesson 14",

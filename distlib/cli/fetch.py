@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from distlib.cli.missing_package import how_to_get
 from distlib.cli.saying import say
 from distlib.frameworks.on_demand import fetch
 
@@ -13,7 +14,7 @@ def fetch_framework(name: str) -> int:
     try:
         fetch(name)
     except ImportError as error:
-        say(str(error), sys.stderr)
+        say(how_to_get(error, "fetch") or str(error), sys.stderr)
         return 1
     say(f"{name} is there.")
     return 0

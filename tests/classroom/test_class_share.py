@@ -22,9 +22,10 @@ import pytest
 from distlib.classroom.grader import examinees, share_results
 from distlib.classroom.grader.class_report import write_report
 from distlib.classroom.grader.class_run import ClassRun, grade_class
-from distlib.classroom.grader.class_share import ClassShare, ShareRun, grade_share, read_share
+from distlib.classroom.grader.class_share import ShareRun, grade_share
 from distlib.classroom.grader.course import CourseError, open_course
 from distlib.classroom.grader.share_results import ShareResults
+from distlib.classroom.grader.which_share import ClassShare, read_share
 from distlib.classroom.register.class_register import change_register
 from distlib.cli import main
 from distlib.cli.grade import grade_submissions
@@ -94,7 +95,8 @@ def test_two_shares_at_once_then_the_whole_is_one_run(course: TinyCourse, tmp_pa
     single = course.copy_to(tmp_path / "single")
     programs = [
         "from pathlib import Path; from tests.tools.tiny_course import NAME, simple_judges;"
-        "from distlib.classroom.grader.class_share import ClassShare, grade_share;"
+        "from distlib.classroom.grader.class_share import grade_share;"
+        "from distlib.classroom.grader.which_share import ClassShare;"
         "from distlib.classroom.grader.course import open_course;"
         f"grade_share(open_course(Path({str(course.root)!r})), NAME, simple_judges, ClassShare({number}, 2))"
         for number in (1, 2)
@@ -221,7 +223,8 @@ def test_a_killed_share_is_finished_by_the_last_run(course: TinyCourse, tmp_path
     course.hand_in("c", {**RIGHT, "double": text})
     program = (
         "from pathlib import Path; from tests.tools.tiny_course import NAME, simple_judges;"
-        "from distlib.classroom.grader.class_share import ClassShare, grade_share;"
+        "from distlib.classroom.grader.class_share import grade_share;"
+        "from distlib.classroom.grader.which_share import ClassShare;"
         "from distlib.classroom.grader.course import open_course;"
         f"grade_share(open_course(Path({str(course.root)!r})), NAME, simple_judges, ClassShare(1, 2))"
     )

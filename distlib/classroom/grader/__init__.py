@@ -10,6 +10,7 @@
     verdicts       what the verdict of a test cell comes from; those that stay when a test was mended
     class_run      all submissions, some at a time; who is graded already, who is not, who can't be
     class_share    some of the submissions, on one of several machines; share_results is what they leave for class_run
+    which_share    which of the machines this one is, as `--share 2/4` says
     examinees      whom both of them examine, and what from
     student_record what is noted about a submission that was graded
     course         nbgrader's configuration of a course, and its folders
