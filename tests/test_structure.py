@@ -23,7 +23,7 @@ from packaging.utils import canonicalize_name
 from distlib.cli.missing_package import BROUGHT_BY
 from tests.answer_changes import CHANGES
 from tests.answer_files import ANSWERS, read_answers
-from tests.tools.source_trees import tree_of
+from tests.tools.source_trees import module_of, tree_of
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "distlib"
@@ -212,11 +212,6 @@ def modules_loaded_by(path: Path) -> set[str]:
                 found.add(name)
             name = name.rpartition(".")[0]
     return {name for name in found if name != own and not own.startswith(f"{name}.")}
-
-
-def module_of(path: Path) -> str:
-    """The full name of a file's module."""
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
 NAMES = {module_of(path): path for path in MODULES}

@@ -64,6 +64,26 @@ def has_hooks(tensor: torch.Tensor) -> bool:
     return bool(tensor._backward_hooks)
 
 
+def times_written(tensor: torch.Tensor) -> int:
+    """How often somebody has written into a tensor, or into a view of it."""
+    return tensor._version
+
+
+class UnmovableModule(torch.nn.Module):
+    """A model whose parameters stay where they are: `to`, `cuda`, `half` and all others like them raise an error.
+
+    They raise it also if they are called for a model that this one is a part of.
+
+    Attributes:
+        why_unmovable: the error's text.
+    """
+
+    why_unmovable: str
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(self.why_unmovable)
+
+
 class DispatchMode(DispatchBase):
     """Sees each operation of the thread that entered it. torch's own also imports a compiler, which takes seconds."""
 

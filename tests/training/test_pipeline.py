@@ -317,6 +317,16 @@ def test_stages_share_layers_and_names() -> None:
     assert [layer for stage in stages for layer in stage] == list(model)
 
 
+def test_a_layer_that_stands_twice_is_in_both_places() -> None:
+    tanh, block = nn.Tanh(), nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    stages = stages_of(nn.Sequential(block, tanh, nn.Linear(3, 3), tanh), 2, [1] * 4)
+    assert [list(dict(stage.named_modules(remove_duplicate=False))) for stage in stages] == [
+        ["", "0", "0.0", "0.1", "1"],
+        ["", "2", "3"],
+    ]
+    assert stages[0][1] is stages[1][1] is tanh
+
+
 # ── bad input ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

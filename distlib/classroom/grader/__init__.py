@@ -15,6 +15,7 @@
     student_record what is noted about a submission that was graded
     course         nbgrader's configuration of a course, and its folders
     gradebook      marks into nbgrader's gradebook, one transaction a student
+    private_nbgrader  its private names, and what they are for
     autograded     files into nbgrader's autograded/ folder
     check_message  a check's message in parts
     feedback       what students may see of a graded notebook

@@ -19,6 +19,7 @@ from typing import Any
 from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
 from nbgrader.preprocessors import ClearHiddenTests, GetGrades
+from nbgrader.utils import is_grade, is_task
 
 from distlib.classroom.grader.gradebook import mark_of
 from distlib.classroom.grader.pictures import set_pictures
@@ -36,12 +37,15 @@ _NO_SENTENCE = "Hidden tests ran here; their text is not shown."
 class GetMarks(GetGrades):
     """Puts scores and comments into a notebook as nbgrader does, and which marks are open or given by hand."""
 
-    def _get_score(self, cell: NotebookNode, resources: Any) -> None:
-        super()._get_score(cell, resources)
-        about = cell.metadata.nbgrader
-        grade = self.gradebook.find_grade(about["grade_id"], self.notebook_id, self.assignment_id, self.student_id)
-        mark = mark_of(grade)
-        about["open"], about["by_hand"] = mark.is_open, mark.by_hand
+    def preprocess_cell(self, cell: NotebookNode, resources: Any, cell_index: int) -> tuple[NotebookNode, Any]:
+        """Change one cell in place."""
+        super().preprocess_cell(cell, resources, cell_index)
+        if is_grade(cell) or is_task(cell):
+            about = cell.metadata.nbgrader
+            grade = self.gradebook.find_grade(about["grade_id"], self.notebook_id, self.assignment_id, self.student_id)
+            mark = mark_of(grade)
+            about["open"], about["by_hand"] = mark.is_open, mark.by_hand
+        return cell, resources
 
 
 class SafeFeedback(Preprocessor):

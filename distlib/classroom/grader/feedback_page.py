@@ -31,6 +31,7 @@ from distlib.classroom.excerpts import excerpts
 from distlib.classroom.grader.check_message import UNWRITTEN, CheckMessage, function_of, parts_of
 from distlib.classroom.grader.notebook_page import COLORS, code_html, notebook_html, text_html
 from distlib.classroom.grader.point_sum import WAITS, PointSum
+from distlib.classroom.grader.private_nbgrader import folders_of
 from distlib.classroom.grader.transplant import NOTE
 from distlib.classroom.pages import render
 from distlib.classroom.words import all_of, count, have, points
@@ -200,7 +201,7 @@ def _copy_what_nbgrader_needs(converter: Any, assignment: str, student: str) -> 
 
     By the time stamp it sees whether the feedback is up to date, by the secret `release_feedback` knows whose it is.
     """
-    source, folder = (Path(make(assignment, student)) for make in (converter._format_source, converter._format_dest))
+    source, folder = folders_of(converter, assignment, student)
     for name in ("timestamp.txt", "submission_secret.txt"):
         if (source / name).is_file():
             folder.mkdir(parents=True, exist_ok=True)

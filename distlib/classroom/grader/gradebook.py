@@ -24,6 +24,7 @@ from sqlalchemy.exc import DatabaseError, SAWarning
 from sqlalchemy.orm import scoped_session, sessionmaker
 
 from distlib.classroom.grader.course import Course, CourseError
+from distlib.classroom.grader.private_nbgrader import allowed_penalty
 from distlib.classroom.grader.source import Source
 
 
@@ -276,7 +277,7 @@ class MarksBook:
         if late > 0:
             penalty = step.plugin_inst.late_submission_penalty(student, notebook.score, late)
             if penalty is not None:
-                notebook.late_submission_penalty = step._check_late_penalty(notebook, penalty)
+                notebook.late_submission_penalty = allowed_penalty(step, notebook, penalty)
 
     # ── is it the right one ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -195,7 +195,8 @@ class FabricModule(torch.nn.Module):
         try:
             return super().__getattr__(name)
         except AttributeError:
-            return getattr(vars(self)["_modules"]["_forward_module"].module, name)
+            replica: Any = super().__getattr__("_forward_module")
+            return getattr(replica.module, name)
 
 
 class FabricDataLoader:

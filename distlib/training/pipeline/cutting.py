@@ -103,7 +103,8 @@ def stages_of(module: nn.Module, num_stages: int, costs: Sequence[float] | None 
         costs = [sum(parameter.numel() for parameter in layer.parameters()) for layer in layers]
     if len(costs) != len(layers):
         raise ValueError(f"expected a cost for each of {len(layers)} layers, got {len(costs)} costs")
-    named = list(zip(module._modules, layers, strict=True))  # named_children leaves out what stands twice
+    everything = module.named_modules(remove_duplicate=False)  # named_children leaves out what stands twice
+    named = [(name, layer) for name, layer in everything if name and "." not in name]
     return [nn.Sequential(OrderedDict(named[run.start : run.stop])) for run in cut_by_cost(costs, num_stages)]
 
 

@@ -17,6 +17,7 @@ from torch import nn
 
 from distlib.communicator import Communicator, Work
 from distlib.training.zero.shard_unit import COPY, SHARD, Unit, UnitOptions, mark
+from distlib.worlds.private_torch import times_written
 from distlib.worlds.simulated.rank_contexts import OUTSIDE, current_backward
 
 
@@ -65,7 +66,7 @@ class FreedUnit(Unit):
         self._has_changed()
         self.check_untouched()
         self.whole.untyped_storage().resize_(self.layout.padded_length * self.whole.itemsize)
-        self._gathered_version = self.shard._version
+        self._gathered_version = times_written(self.shard)
         self._gathering = self.comm.start(_gather, super().gather)
 
     def gather(self) -> None:
@@ -87,7 +88,7 @@ class FreedUnit(Unit):
 
     def _has_changed(self) -> bool:
         """Whether the shard has changed since it was gathered. In a backward pass it must not, so that is an error."""
-        changed = self._gathered_version != self.shard._version
+        changed = self._gathered_version != times_written(self.shard)
         if changed and current_backward() != OUTSIDE and self._gathered_version >= 0:
             raise RuntimeError(
                 f"the parameters of unit {self.name} have changed on rank {self.comm.rank} between a forward pass "
@@ -117,7 +118,7 @@ class FreedUnit(Unit):
     def _version_counters(self) -> dict[str, int]:
         """Of the parameters and of their placeholders."""
         return {
-            key: parameter._version + self._placeholders[parameter]._version
+            key: times_written(parameter) + times_written(self._placeholders[parameter])
             for key, parameter in self.parameters.items()
         }
 

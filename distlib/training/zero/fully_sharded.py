@@ -39,10 +39,11 @@ from distlib.training.zero.shard_unit import Unit, UnitOptions
 from distlib.training.zero.sharded_gradients import GradientAverager
 from distlib.training.zero.unit_choice import ROOT, group_parameters, not_sharded
 from distlib.training.zero.whole_state import load_whole_state, whole_state
+from distlib.worlds.private_torch import UnmovableModule
 from distlib.worlds.simulated.rank_contexts import OUTSIDE, current_backward
 
 
-class FullyShardedModule(nn.Module):
+class FullyShardedModule(UnmovableModule):
     """Wraps a model of whose parameters, gradients and optimizer states each rank keeps its shard only.
 
         model = FullyShardedModule(comm, model, units=model.blocks)
@@ -72,6 +73,11 @@ class FullyShardedModule(nn.Module):
     Raises:
         ValueError: nothing to train; see `group_parameters`.
     """
+
+    why_unmovable = (
+        "a FullyShardedModule can't be moved or get another dtype, since its parameters are in shards: do so with "
+        "the model before it is wrapped, or pass param_dtype="
+    )
 
     @checked
     def __init__(
@@ -120,12 +126,6 @@ class FullyShardedModule(nn.Module):
         if current_backward() == OUTSIDE:
             self._learn_order(self._order)
         return outputs
-
-    def _apply(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError(
-            "a FullyShardedModule can't be moved or get another dtype, since its parameters are in shards: do so with "
-            "the model before it is wrapped, or pass param_dtype="
-        )
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:

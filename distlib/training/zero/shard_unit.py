@@ -21,6 +21,7 @@ from torch import nn
 from distlib.collectives import all_gather, broadcast, reduce_scatter
 from distlib.communicator import Communicator, ReduceOp, Work
 from distlib.training.zero.flat_buffer import FlatLayout
+from distlib.worlds.private_torch import times_written
 
 Notice = Callable[[str, str], object]
 """Is told what happens to a unit: ("gathered", "blocks.0")."""
@@ -143,7 +144,7 @@ class Unit:
 
     def _version_counters(self) -> dict[str, int]:
         """How often each parameter has been written to."""
-        return {key: parameter._version for key, parameter in self.parameters.items()}
+        return {key: times_written(parameter) for key, parameter in self.parameters.items()}
 
     # ── gradients ────────────────────────────────────────────────────────────────────────────────────────────────────
 
