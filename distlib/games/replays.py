@@ -6,6 +6,9 @@
 
 The choices are data, and the code that plays them is the course's, so there is no sandbox: what has to be held back is
 only a replay that never ends. Equal choices are played once.
+
+The fork server is Python's own (multiprocessing), not `distlib.worlds.forkserver`: a worker needs one function, and a
+pipe for plays and scores.
 """
 
 from __future__ import annotations
@@ -14,18 +17,17 @@ import json
 import multiprocessing
 import resource
 import signal
-import sys
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 
 import torch
 
 from distlib.games.choice_values import shown
 from distlib.games.handed_plays import HandedPlay
+from distlib.process_limits import limit_memory, limit_to
 
 CPU_SECONDS = 60  # of one replay; the longest that a game allows takes ten
 PATIENCE = 600.0  # seconds on a clock: a busy machine gives a replay little of its time
@@ -156,10 +158,7 @@ def _work(connection: Connection, cpu_seconds: int, memory: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the board's business
     torch.set_num_threads(1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":
-        pages = int(Path("/proc/self/statm").read_text().split()[5])
-        most = pages * resource.getpagesize() + memory
-        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    limit_memory(memory)
     with suppress(EOFError):
         while True:
             play = connection.recv()
@@ -174,8 +173,7 @@ def _work(connection: Connection, cpu_seconds: int, memory: int) -> None:
 def _allow(seconds: int) -> None:
     """Let this process take that much more processor time, and no more."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(usage.ru_utime + usage.ru_stime) + seconds + 1, hard))
+    limit_to(resource.RLIMIT_CPU, int(usage.ru_utime + usage.ru_stime) + seconds + 1)
 
 
 def replay_here(play: HandedPlay) -> GameReplay:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
+import nbformat
 import pytest
-from nbformat.v4 import new_notebook
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_notebook
 
 from distlib.classroom.grader import examine as examining
-from distlib.classroom.grader.examine import MEMORY, Examinee, examine
+from distlib.classroom.grader.examine import MEMORY, Examinee, examine, examine_all
 from distlib.classroom.grader.source import Source
 from distlib.judge.remote import proxy
 from distlib.judge.remote.judge import Judged
@@ -102,8 +105,15 @@ def test_a_submission_that_takes_too_much_memory_is_refused_with_a_reason(monkey
     assert examined.problem == f"it would take more than {MEMORY >> 30} GiB of memory to read and grade it"
 
 
+def greedy(notebook: NotebookNode, seed: str, times: float) -> Judged:
+    """A judge that takes more than the grader's process may have."""
+    bytearray(MEMORY + MEBIBYTE)
+    return Judged(notebook, [], 0)
+
+
 @needs_linux
-def test_the_graders_process_has_a_limit() -> None:
-    program = "from distlib.classroom.grader import examine\nexamine._limit_memory()\nbytearray(4 << 30)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert "MemoryError" in done.stderr
+def test_the_graders_process_has_a_limit(tmp_path: Path) -> None:
+    nbformat.write(new_notebook(cells=[new_code_cell()]), tmp_path / "02.ipynb")
+    task = Examinee(tmp_path, "02", Source(new_notebook(), []), seed="")
+    [(_, examined)] = examine_all({"ada": task}, lambda notebook: nullcontext(greedy), jobs=1)
+    assert examined.problem == f"it would take more than {MEMORY >> 30} GiB of memory to read and grade it"

@@ -14,9 +14,7 @@ import contextlib
 import copy
 import multiprocessing
 import os
-import resource
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
@@ -36,6 +34,7 @@ from distlib.classroom.grader.submission import CannotGrade, find_notebook, read
 from distlib.classroom.grader.transplant import transplant
 from distlib.classroom.grader.verdicts import Verdicts, is_test, needed_tests, note_verdicts, verdict_hashes
 from distlib.printable import printable
+from distlib.process_limits import limit_memory
 
 MEMORY = 3 << 30  # bytes for one submission in the grader's process; its ranks have limits of their own
 READING = 30.0  # seconds of the processor to read one submission, however busy the machine is; a usual one takes 0.1
@@ -242,21 +241,12 @@ def _processes(judge: Judge) -> multiprocessing.context.ForkServerContext:
 def _examine_for(task: Examinee, judge: Judge, connection: Connection) -> None:
     """What the forked process does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the grader's business
-    _limit_memory()
+    limit_memory(MEMORY)
     grader = multiprocessing.parent_process()
     assert grader is not None
     threading.Thread(target=_end_with, args=(grader.sentinel,), daemon=True).start()
     connection.send(examine(task, judge))
     connection.close()
-
-
-def _limit_memory() -> None:
-    """Let this process take so much more memory and no more; files that are mapped don't count."""
-    if sys.platform == "linux":
-        pages = int(Path("/proc/self/statm").read_text().split()[5])
-        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        most = pages * resource.getpagesize() + MEMORY
-        resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 def _end_with(sentinel: int) -> None:

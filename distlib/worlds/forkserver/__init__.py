@@ -21,6 +21,7 @@ worlds.real.forkserver   the ranks of all worlds of a kernel; it has imported to
 frameworks.forkservers   the processes of demonstrations, in a network of their own; TensorFlow, JAX
 launch.slurm_node        forks once and takes no requests: srun starts it; it uses `freeze` and `die_with_parent`
 
-Two have an implementation of their own, for the reasons that stand there: the judge's (judge.remote.forkserver), which
-lives in a sandbox among what students have written, and the grader's (classroom.grader.examine), which is Python's.
+Three have another one, for the reasons that stand there: the judge (judge.remote.forkserver), whose own lives in a
+sandbox among what students have written; the grader (classroom.grader.examine) and the board's replays (games.replays),
+which take Python's.
 """
