@@ -95,7 +95,7 @@ test-ci: $(COMPLETE)  ## what the CI runs: the everyday tests, and an eighth of 
 test-newest:  ## run the everyday tests with the newest versions that pyproject.toml allows, in .venv-newest
 	$(MAKE) test VENV=.venv-newest CONSTRAINTS=/dev/null
 
-test-lowest: $(COMPLETE)  ## the same with the lowest ones, without TensorFlow and JAX, in .venv-lowest
+test-lowest: $(READY)  ## the same with the lowest ones, without TensorFlow and JAX, in .venv-lowest
 	$(BIN)/python -m tests.tools.lowest_versions > .venv-lowest.txt
 	$(MAKE) test VENV=.venv-lowest CONSTRAINTS=.venv-lowest.txt EXTRAS=[lessons,grading,dev]
 

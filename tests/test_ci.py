@@ -1,4 +1,4 @@
-"""What .ci/run does about Docker: with programs that only write down that they were called."""
+"""What .ci/run makes, and what it does about Docker: with programs that only write down that they were called."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 PROGRAMS = {
     "id": "echo 0",
-    "make": "echo make $1 >> calls",
+    "make": "echo make $1 >> calls; test $1 != test-lowest",
     "docker": "test $1 != info || test -e ready",
     "docker-compose": "true",
     "bwrap": "true",
@@ -23,7 +23,7 @@ STARTS = "echo $$ > pid; touch ready; exec sleep 1000"
 FAILS = "echo no room for a service >&2; exit 1"
 
 
-def run(root: Path, folder: Path, dockerd: str) -> subprocess.CompletedProcess[str]:
+def run(root: Path, folder: Path, dockerd: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a copy of .ci/run in `folder`, where these programs come first."""
     (folder / ".ci").mkdir()
     script = folder / ".ci" / "run"
@@ -33,7 +33,7 @@ def run(root: Path, folder: Path, dockerd: str) -> subprocess.CompletedProcess[s
         (folder / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
         (folder / "bin" / name).chmod(0o755)
     variables = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "TMPDIR": str(folder)}
-    return subprocess.run(["bash", str(script)], capture_output=True, text=True, env=variables, timeout=200)
+    return subprocess.run(["bash", str(script), *arguments], capture_output=True, text=True, env=variables, timeout=200)
 
 
 @pytest.mark.parametrize("dockerd", [STARTS, FAILS])
@@ -51,3 +51,10 @@ def test_a_service_that_is_there_is_left_alone(root: Path, tmp_path: Path) -> No
     (tmp_path / "ready").touch()
     assert run(root, tmp_path, "touch started").returncode == 0
     assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize(("target", "status"), [("test-newest", 0), ("test-lowest", 1)])
+def test_it_makes_what_it_is_asked_for(target: str, status: int, root: Path, tmp_path: Path) -> None:
+    (tmp_path / "ready").touch()
+    assert run(root, tmp_path, STARTS, target).returncode == status
+    assert (tmp_path / "calls").read_text() == f"make {target}\n"

@@ -51,6 +51,16 @@ def test_the_workflow_runs_every_share_by_the_projects_own_script(root: Path) ->
     assert sum(".ci/run" in step.get("run", "") for step in job["steps"]) == 1
 
 
+def test_the_newest_and_the_lowest_versions_are_tried_each_week(root: Path) -> None:
+    workflow = read_yaml(root / ".github" / "workflows" / "versions.yml")
+    (schedule,) = workflow[True]["schedule"]  # "on" is a yes in YAML
+    assert re.fullmatch(r"\d+ \d+ \* \* [0-6]", schedule["cron"])
+    job = workflow["jobs"]["tests"]
+    targets = re.findall(r"^test-(newest|lowest):.*##", (root / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert job["strategy"]["matrix"]["versions"] == targets == ["newest", "lowest"]
+    assert [step["run"].split(" .ci/run ")[1:] for step in job["steps"] if "run" in step] == [['"test-$VERSIONS"']]
+
+
 def test_hooks_call_what_make_check_calls(root: Path) -> None:
     recipe = re.search(r"^check:.*\n((?:\t.*\n)+)", (root / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert recipe
