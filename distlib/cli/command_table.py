@@ -38,7 +38,7 @@ class Command:
     needs_course: bool = False
 
     def function(self) -> Callable[..., int]:
-        """Import it."""
+        """The function that it calls, imported only now."""
         module, _, function = self.entry_point.partition(":")
         function_of_command: Callable[..., int] = getattr(import_module(f"distlib.cli.{module}"), function)
         return function_of_command

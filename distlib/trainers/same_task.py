@@ -78,8 +78,8 @@ def _scaled(images: torch.Tensor) -> torch.Tensor:
     """From [0, 1] to about [-1, 2], where the training begins at once.
 
     With the seed that all programs use, no input of a ReLU comes so close to zero here that rounding, which differs
-    with the order of a sum, decides on its sign. With images as they are one does: from then on two runs differ by 1e-2,
-    and the frameworks could not be compared.
+    with the order of a sum, decides on its sign. With images as they are one does: from then on two runs differ by
+    1e-2, and the frameworks could not be compared.
     """
     return (images - 0.3) * 3
 
