@@ -42,6 +42,15 @@ def test_another_error_is_one(tmp_path: Path) -> None:
             mailbox_with(inbox, tmp_path).wake("look up")
 
 
+def test_nothing_is_on_its_way_to_an_inbox_that_is_gone(tmp_path: Path) -> None:
+    """Else a deadlock of the other ranks would never be found."""
+    board = StatusBoard(str(tmp_path / "board"), 2, create=True)
+    with open_inbox(str(tmp_path), 0) as inbox:
+        mailbox = SocketMailbox(inbox, str(tmp_path), 0, 2, board)
+        mailbox.post(1, "hello")
+    assert board.on_their_way(board.snapshot()) == set()
+
+
 def test_a_rank_wakes_itself(tmp_path: Path) -> None:
     with open_inbox(str(tmp_path), 0) as inbox:
         mailbox = mailbox_with(inbox, tmp_path)

@@ -111,7 +111,8 @@ class SocketMailbox(Mailbox):
             try:
                 self._inbox.sendto(data, socket.MSG_DONTWAIT, self._addresses[dst])
             except (ConnectionRefusedError, FileNotFoundError):
-                pass  # that rank is gone; the supervisor has seen it and reports it
+                # That rank is gone; the supervisor has seen it and reports it. Nothing is on its way to it.
+                self._board.count_handled(dst, self._rank)
             except OSError as error:
                 if error.errno not in _FULL:
                     raise
