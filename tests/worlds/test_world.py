@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import multiprocessing
 import os
 import random
 import re
@@ -750,6 +751,27 @@ def test_closing_twice_and_running_after_closing() -> None:
     world.close()
     assert world.run(lambda comm: comm.rank) == [0, 1]
     world.close()
+
+
+def test_a_process_forked_from_the_notebook_leaves_its_world_alone() -> None:
+    """Such as one of multiprocessing, or of a DataLoader: its copy of the world is closed when it ends."""
+    told, tell = multiprocessing.Pipe(duplex=False)
+
+    def run_and_close(world: World) -> None:
+        try:
+            tell.send(world.run(other_pid))
+        except RuntimeError as error:
+            tell.send(str(error))
+        world.close()
+
+    with World(2) as world:
+        world.run(other_pid)
+        child = multiprocessing.get_context("fork").Process(target=run_and_close, args=[world])
+        child.start()
+        child.join(100)
+        assert "belongs to the process that this one was forked from" in told.recv()
+        assert child.exitcode == 0 and os.path.isdir(world._pool.directory)
+        assert still_works(world)
 
 
 def test_a_run_within_a_run_is_refused(worlds) -> None:

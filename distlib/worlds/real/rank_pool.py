@@ -61,6 +61,7 @@ class RankPool:
         self._names: list[Hashable] = []  # as the fork server calls them
         self.commands: list[Connection] = []
         self.outputs: list[tuple[int, str, int]] = []  # rank, "stdout" or "stderr", file descriptor to read
+        self._owner = os.getpid()
         self._server = forkserver.current()
         self.environment = self._server.variables
         occupy_standard_streams()
@@ -157,14 +158,18 @@ class RankPool:
             time.sleep(0.01)
 
     def close(self) -> None:
-        """Let go of the ranks: each ends as soon as it sees its command pipe closed. Never blocks."""
+        """Let go of the ranks: each ends as soon as it sees its command pipe closed. Never blocks.
+
+        In a process that was forked from the one whose ranks they are, only its copies of the files are closed.
+        """
         for connection in self.commands:
             connection.close()
         for _, _, fd in self.outputs:
             with contextlib.suppress(OSError):
                 os.close(fd)
         self.outputs = []
-        shutil.rmtree(self.directory, ignore_errors=True)
+        if os.getpid() == self._owner:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def _allow_open_files(count: int) -> None:

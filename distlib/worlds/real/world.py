@@ -12,6 +12,7 @@ that is gone or a time limit ends the run on all ranks with one error, and the n
 from __future__ import annotations
 
 import operator
+import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -126,6 +127,7 @@ class World:
         self._let_go: weakref.finalize[[], World] | None = None
         self._state = NotebookState({})
         self._runs = 0
+        self._owner = os.getpid()
         self._lock = threading.Lock()
         self._prepare()
 
@@ -144,8 +146,12 @@ class World:
             PeerLost: one of these; the process of a rank has ended. In a world with `deaths`: of every rank.
             KeyboardInterrupt: the kernel was interrupted; more exactly, RunInterrupted. The ranks have stopped; the
                 world can be used again.
+            RuntimeError: the world is already running a function, or this process was forked from the one that has
+                made the world.
         """
         check_timeout(timeout)
+        if os.getpid() != self._owner:
+            raise RuntimeError("this world belongs to the process that this one was forked from: make a World here")
         blob = pickling.pack_call(fn, args, kwargs)
         if not self._lock.acquire(blocking=False):
             raise RuntimeError("this world is already running a function: wait for it, or make another World")
