@@ -16,7 +16,7 @@ __all__ = ["as_bytes", "dense", "describe_tensor", "dtype_name_of", "from_bytes"
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself if its elements lie side by side as they are, else a copy in which they do."""
-    if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
+    if _lies_in_order(tensor):
         return tensor  # the usual case, quickly
     return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
@@ -41,7 +41,12 @@ def from_bytes(payload: bytes, tensor: torch.Tensor) -> None:
 
 
 def landing_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Where bytes for `tensor` can be written in row order: itself, or as much memory if it has gaps."""
-    if tensor.is_contiguous():
+    """Where bytes for `tensor` can be written in row order: itself, or as much memory if it lies in another way."""
+    if _lies_in_order(tensor):
         return tensor
     return torch.empty_like(tensor, memory_format=torch.contiguous_format).detach()
+
+
+def _lies_in_order(tensor: torch.Tensor) -> bool:
+    """Whether its memory holds its elements, side by side. That of `x.conj()` holds those of x."""
+    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()

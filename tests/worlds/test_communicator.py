@@ -88,6 +88,34 @@ def test_non_contiguous_tensors_on_both_sides(worlds, length: int) -> None:
         assert torch.equal(got, sent)
 
 
+def receive_into_views(comm: Communicator, sent: torch.Tensor) -> list[bool]:
+    """Into views whose memory holds the conjugates, or the negatives, of their elements; and into the memory itself."""
+    came = []
+    for view_of in (torch.Tensor.conj, lambda memory: memory.conj().imag, lambda memory: memory):
+        view = view_of(torch.zeros_like(sent))
+        outgoing = sent.imag.contiguous() if view.dtype == torch.float32 else sent
+        if comm.rank == 0:
+            comm.send(outgoing, 1)
+        else:
+            comm.recv(view, 0)
+            came.append(torch.equal(view, outgoing))
+    return came
+
+
+def complex_numbers(length: int) -> torch.Tensor:
+    return torch.arange(1.0, 2 * length + 1).view(torch.complex64)
+
+
+@pytest.mark.parametrize("length", [1, 6, LARGE])
+def test_conjugate_and_negative_views_receive_what_was_sent(worlds, length: int) -> None:
+    assert worlds(2).run(receive_into_views, complex_numbers(length), timeout=100)[1] == [True] * 3
+
+
+def test_they_do_so_from_files() -> None:
+    with World(2, "files") as world:
+        assert world.run(receive_into_views, complex_numbers(LARGE), timeout=100)[1] == [True] * 3
+
+
 def send_small_after_large(comm: Communicator) -> list[float]:
     """Different tags overtake one another; the same tag keeps its order."""
     sizes = (LARGE, 1, LARGE, 1)

@@ -57,7 +57,7 @@ class GlooTransport(Transport):
     def receive(self, tensor: torch.Tensor, peer: int, sequence: int) -> Wait:
         landing = landing_of(tensor)
         wait = self._group.recv([as_bytes(landing)], peer, sequence % _TAGS).wait
-        return wait if tensor.is_contiguous() else lambda: (wait(), tensor.detach().copy_(landing))
+        return wait if landing is tensor else lambda: (wait(), tensor.detach().copy_(landing))
 
 
 @contextlib.contextmanager
@@ -123,7 +123,7 @@ class NcclTransport(Transport):
         group = self._down if peer > self._rank else self._up
         landing = landing_of(tensor)
         wait = self._waiter(group.recv([as_bytes(landing)], peer, 0))
-        return wait if tensor.is_contiguous() else lambda: (wait(), tensor.detach().copy_(landing))
+        return wait if landing is tensor else lambda: (wait(), tensor.detach().copy_(landing))
 
     def _waiter(self, work: Any) -> Wait:
         def wait() -> None:
