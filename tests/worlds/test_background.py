@@ -115,6 +115,20 @@ def test_a_started_call_may_split_and_meet(world: World) -> None:
     assert world.run(meet) == [2, 1, 2]
 
 
+def test_a_started_call_may_start_others_and_wait_for_them(world: World) -> None:
+    def twice(comm: Communicator, tensor: torch.Tensor) -> None:
+        comm.start(all_reduce, tensor).wait()
+        work = all_reduce(comm, tensor, async_op=True)
+        assert work is not None
+        work.wait()
+
+    def start(comm: Communicator) -> tuple[int, float]:
+        tensor = torch.ones(1)
+        return comm.start(lambda comm: comm.start(twice, tensor).wait()).wait(), tensor.item()
+
+    assert world.run(start, timeout=100) == [(rank, 9) for rank in range(3)]
+
+
 def test_messages_name_the_line_that_has_started_the_call(world: World) -> None:
     def start(comm: Communicator) -> None:
         work = all_reduce(comm, torch.ones(3), async_op=True)  # this line
@@ -239,6 +253,28 @@ def test_what_a_started_call_raises_is_not_lost_if_nobody_waits(world: World) ->
     with pytest.raises(RankError, match="ZeroDivisionError"):
         world.run(start)
     still_works(world)
+
+
+def test_what_a_started_call_starts_is_not_lost_if_nobody_waits(real: World) -> None:
+    def start(comm: Communicator) -> None:
+        comm.start(lambda comm: comm.start(lambda comm: 1 // 0) and None)
+
+    with pytest.raises(RankError, match="ZeroDivisionError"):
+        real.run(start, timeout=100)
+    still_works(real)
+
+
+def test_a_started_call_can_not_wait_for_one_that_comes_after_it(real: World) -> None:
+    def start(comm: Communicator) -> None:
+        both_started, later = threading.Event(), []
+        first = comm.start(lambda comm: both_started.wait() and later[0].wait())
+        later.append(comm.start(lambda comm: None))
+        both_started.set()
+        first.wait()
+
+    with pytest.raises(RankError, match="waits for a call that runs only after it: start that one first"):
+        real.run(start, timeout=100)
+    still_works(real)
 
 
 def test_tensors_that_do_not_fit_are_named_with_the_line_of_the_start(world: World) -> None:

@@ -6,6 +6,8 @@
 Calls never overtake each other, and communication of the rank's own thread waits until all of them are done. So the
 messages of a rank leave in one order, whichever thread sends them, and the rank's endpoint is used by one thread at a
 time. CUDA streams, and the collectives of NCCL, keep order in the same way.
+
+A call that a started call starts runs at once, as a part of it: nothing else could run it before that one is over.
 """
 
 from __future__ import annotations
@@ -26,16 +28,30 @@ class StartedCall(Work):
 
     Attributes:
         waited: whether somebody has waited for it, and so got to know how it ended.
+        parts: the calls that it has started itself.
+        thread: the one that runs it.
     """
 
     def __init__(self, call: Callable[[], object], rank: int) -> None:
         self.waited = False
+        self.parts: list[StartedCall] = []
+        self.thread: threading.Thread | None = None
         self._call = call
         self._rank = rank
         self._done = threading.Event()
         self._error: BaseException | None = None
 
     def wait(self) -> int:
+        """See `Work.wait`.
+
+        Raises:
+            RuntimeError: a started call waits for one that comes after it, or for itself.
+            whatever the call raised, or one that it has started and not waited for.
+        """
+        if threading.current_thread() is self.thread and not self.is_completed():
+            raise RuntimeError(
+                "a started call waits for a call that runs only after it: start that one first, or wait for it outside"
+            )
         self._done.wait()
         self.waited = True
         if self._error is not None:
@@ -49,10 +65,14 @@ class StartedCall(Work):
         """Run the call, in the thread that calls this. Afterwards nothing of it is kept: its tensors may be large."""
         try:
             self._call()
+            for part in self.parts:
+                if not part.waited:
+                    part.wait()
         except BaseException as error:
             self._error = error
         finally:
             self._call = _nothing
+            self.parts.clear()
             self._done.set()
 
 
@@ -71,13 +91,19 @@ class Background:
         self._prepare = prepare
         self._calls: queue.SimpleQueue[StartedCall | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._running: StartedCall | None = None  # on that thread
         self._started: list[StartedCall] = []  # those that nobody has waited for yet
 
     def start(self, call: StartedCall) -> None:
-        """Run `call` after all that was started before; returns at once."""
+        """Run `call` after all that was started before; returns at once. In a started call: run it now."""
+        if self._running is not None and threading.current_thread() is self._thread:
+            self._running.parts.append(call)
+            call.run()
+            return
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="communication", daemon=True)
             self._thread.start()
+        call.thread = self._thread
         self._started = [each for each in self._started if not each.waited] + [call]
         self._calls.put(call)
 
@@ -110,4 +136,6 @@ class Background:
     def _work(self) -> None:
         self._prepare()
         while (call := self._calls.get()) is not None:
+            self._running = call
             call.run()
+            self._running = None
