@@ -790,6 +790,28 @@ def test_a_run_within_a_run_is_refused(worlds) -> None:
     assert "already running" in problems[0]
 
 
+def test_closing_a_world_that_runs_is_refused() -> None:
+    problems = []
+
+    def close() -> None:
+        try:
+            world.close()
+        except RuntimeError as error:
+            problems.append(str(error))
+
+    def on_output(rank: int, stream: str, text: str) -> None:
+        close()
+        other = threading.Thread(target=close)
+        other.start()
+        other.join()
+
+    with World(1, on_output=on_output) as world:
+        assert world.run(lambda comm: print("hello") or comm.rank, timeout=100) == [0]
+        assert len(problems) == 2 and all("is running a function" in problem for problem in problems)
+        world.on_output = None
+        assert world.run(lambda comm: comm.rank, timeout=100) == [0]
+
+
 def test_an_error_in_on_output_ends_the_run_and_leaves_the_world_usable() -> None:
     def complain(rank: int, stream: str, text: str) -> None:
         raise LookupError("no room on the page")

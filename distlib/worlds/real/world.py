@@ -161,10 +161,17 @@ class World:
             self._lock.release()
 
     def close(self) -> None:
-        """End the ranks. A later `run` starts new ones."""
-        if self._let_go is not None:
-            self._let_go()
-        self._pool = self._let_go = None
+        """End the ranks. A later `run` starts new ones.
+
+        Raises:
+            RuntimeError: the world is running a function.
+        """
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError("this world is running a function: interrupt it or wait for it, then close the world")
+        try:
+            self._end_ranks()
+        finally:
+            self._lock.release()
 
     def __enter__(self) -> World:
         return self
@@ -181,6 +188,11 @@ class World:
     def __reduce__(self) -> Any:
         raise TypeError("a World can't be sent to its ranks: a rank has comm, which has rank, world_size, send, recv …")
 
+    def _end_ranks(self) -> None:
+        if self._let_go is not None:
+            self._let_go()
+        self._pool = self._let_go = None
+
     def _supervise(self, run: Supervisor) -> list[Any]:
         self.last_error = None
         try:
@@ -194,7 +206,7 @@ class World:
         finally:
             self.trace = run.trace
             if not run.usable:
-                self.close()
+                self._end_ranks()
 
     def _settings(self, timeout: float | None, call: bytes) -> RunSettings:
         self._runs += 1
@@ -203,7 +215,7 @@ class World:
 
     def _ready_pool(self) -> Pool:
         if self._pool is not None and not self._pool.alive:
-            self.close()
+            self._end_ranks()
         if self._pool is None:
             pool = self._start_pool()
             self._pool, self._let_go = pool, weakref.finalize(self, pool.close)
