@@ -35,6 +35,7 @@ from distlib import (
     World,
     all_reduce,
 )
+from distlib.worlds.diagnosis import RunInterrupted
 from distlib.worlds.real import supervisor
 from distlib.worlds.real.mailbox import INLINE_BYTES
 from distlib.worlds.real.output_relay import mark_lines
@@ -824,6 +825,25 @@ def test_an_error_in_on_output_ends_the_run_and_leaves_the_world_usable() -> Non
         with pytest.raises(LookupError):
             world.run(chatter, timeout=100)
         world.on_output = None
+        assert still_works(world)
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [(lambda comm: comm.rank, "^The run was just over"), (lambda comm: 1 // 0, "ZeroDivisionError.*used again")],
+    ids=["well", "with an error"],
+)
+def test_an_interrupt_while_a_run_ends_is_not_lost(function, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask_all = supervisor.Supervisor._ask_all
+
+    def interrupt_and_ask(*arguments: object) -> object:
+        os.kill(os.getpid(), signal.SIGINT)
+        return ask_all(*arguments)
+
+    with World(2) as world:
+        with monkeypatch.context() as patches, pytest.raises(RunInterrupted, match=says):
+            patches.setattr(supervisor.Supervisor, "_ask_all", interrupt_and_ask)
+            world.run(function, timeout=100)
         assert still_works(world)
 
 

@@ -16,6 +16,7 @@ import socket
 import sys
 import threading
 import time
+import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -133,7 +134,7 @@ class Supervisor:
 
     def run(self) -> list[Any]:
         """Call the function on all ranks. See `World.run`."""
-        with selectors.DefaultSelector() as self._selector, _interrupts_as_events(self._selector):
+        with selectors.DefaultSelector() as self._selector, self._interrupts_as_events():
             try:
                 self._send_out()
                 error = self._watch()
@@ -142,6 +143,8 @@ class Supervisor:
             except BaseException:
                 self._abandon()
                 raise
+        if self._interrupted:  # since the last rank has reported
+            raise RunInterrupted(f"{error or 'The run was just over.'} The world can be used again.") from error
         if error is not None:
             raise error
         return self._unpack()
@@ -157,6 +160,31 @@ class Supervisor:
             self.pool.kill()
             self.usable = False
             raise
+
+    @contextlib.contextmanager
+    def _interrupts_as_events(self) -> Iterator[None]:
+        """Note an interrupt and turn it into an event, so that it never cuts a message to or from a rank in half.
+
+        Only the main thread gets interrupts; elsewhere this does nothing. One interrupt is enough: a second one, while
+        the ranks are being stopped, has no effect.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        wake, waker = socket.socketpair()
+        self._selector.register(wake, selectors.EVENT_READ, _INTERRUPT)
+
+        def interrupt(number: int, frame: types.FrameType | None) -> None:
+            self._interrupted = True
+            waker.send(b"!")
+
+        before = signal.signal(signal.SIGINT, interrupt)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+            wake.close()
+            waker.close()
 
     # ── while it runs ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -211,7 +239,6 @@ class Supervisor:
         for key, _ in self._selector.select(timeout):
             if key.data is _INTERRUPT:
                 self._selector.unregister(key.fd)
-                self._interrupted = True
             elif isinstance(key.data, OutputRelay):
                 self._relay(key.data)
             elif key.data in self._waiting:
@@ -460,28 +487,7 @@ class Supervisor:
         return results
 
 
-# ── interrupts and statuses ──────────────────────────────────────────────────────────────────────────────────────────
-
-
-@contextlib.contextmanager
-def _interrupts_as_events(selector: selectors.BaseSelector) -> Iterator[None]:
-    """Turn an interrupt into an event of `selector`, so that it never cuts a message to or from a rank in half.
-
-    Only the main thread gets interrupts; elsewhere this does nothing. One interrupt is enough: a second one, while
-    the ranks are being stopped, has no effect.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    wake, waker = socket.socketpair()
-    selector.register(wake, selectors.EVENT_READ, _INTERRUPT)
-    before = signal.signal(signal.SIGINT, lambda number, frame: waker.send(b"!"))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        wake.close()
-        waker.close()
+# ── statuses ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _rank_state(status: Status, statuses: Sequence[Status]) -> RankState:
