@@ -368,6 +368,26 @@ def test_a_rank_that_ends_is_a_lost_peer_and_the_next_run_has_new_ranks(worlds, 
     assert still_works(world)
 
 
+def fork_a_child(comm: Communicator, end: Callable[[], object]) -> tuple[int, int]:
+    """The rank, and the status of a process that it has forked, which comes out of this function itself."""
+    pid = os.fork()
+    if pid == 0:
+        end()
+        return -1, -1
+    return comm.rank, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [(lambda: None, 0), (sys.exit, 0), (lambda: sys.exit(3), 3), (lambda: sys.exit("enough"), 1), (lambda: 1 // 0, 1)],
+    ids=["returns", "exits", "exits with 3", "exits with words", "raises"],
+)
+def test_a_process_forked_by_a_rank_does_not_report_in_its_place(worlds, end, status: int) -> None:
+    world = worlds(2)
+    assert world.run(fork_a_child, end, timeout=100) == [(0, status), (1, status)]
+    assert still_works(world)
+
+
 def test_a_rank_that_was_killed_between_two_runs_is_replaced(worlds) -> None:
     world = worlds(2)
     pid = world.run(other_pid)[0]

@@ -20,6 +20,7 @@ import socket
 import sys
 import traceback
 import types
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
@@ -168,18 +169,17 @@ class RankProcess:
             return "done", run, "stopped", _describe_failure(self._rank, stopped)
         finally:
             self._endpoint.kept.clear()
-            for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(Exception):
-                    stream.flush()
+            _flush_output()
 
     def _call(self, blob: bytes, news: News | None) -> tuple[Any, Any]:
         own_modules.hear(news.modules if news else ())
         function, args, kwargs = pickling.loads(blob)
         world = Group((0,), tuple(range(self._world_size)))
         with news.modes.on(self._endpoint.device) if news else contextlib.nullcontext():
-            result = function(ProcessGroupCommunicator(self._endpoint, world), *args, **kwargs)
-            if isinstance(result, types.GeneratorType):
-                result = list(result)
+            with _forks_end_here():
+                result = function(ProcessGroupCommunicator(self._endpoint, world), *args, **kwargs)
+                if isinstance(result, types.GeneratorType):
+                    result = list(result)
             self._endpoint.finish()
         return function, result
 
@@ -212,6 +212,38 @@ class RankProcess:
     def _on_drain(self) -> tuple[Any, ...]:
         self._endpoint.discard()
         return ("drained",)
+
+
+@contextlib.contextmanager
+def _forks_end_here() -> Iterator[None]:
+    """A process that is forked in this block ends with the block, as any program ends: only the rank itself reports."""
+    rank, status = os.getpid(), 0
+    try:
+        yield
+    except BaseException as error:
+        if os.getpid() == rank:
+            raise
+        status = _status_of(error)
+    if os.getpid() != rank:
+        _flush_output()
+        os._exit(status)
+
+
+def _flush_output() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+
+
+def _status_of(error: BaseException) -> int:
+    """With which status Python ends a program that raises `error`, and says so."""
+    if not isinstance(error, SystemExit):
+        traceback.print_exception(error)
+        return 1
+    if error.code is None or isinstance(error.code, int):
+        return (error.code or 0) & 0xFF
+    print(error.code, file=sys.stderr)
+    return 1
 
 
 class _Unsendable(Exception):
