@@ -630,6 +630,20 @@ def test_a_world_size_that_is_none(size) -> None:
         World(size)
 
 
+@pytest.mark.parametrize("seed", [2**70, 2**64 - 1, -(2**63) - 1, 1.5, torch.tensor(1.5), "1", None, True])
+def test_a_seed_that_torch_does_not_take(seed) -> None:
+    with pytest.raises(ValueError, match=r"World expected an integer from -2\*\*63 to 2\*\*64 - 2 as seed, got seed="):
+        World(2, seed=seed)
+
+
+@pytest.mark.parametrize("seed", [numpy.int64(3), torch.tensor(3), -(2**63), 2**64 - 2])
+def test_a_seed_that_torch_takes(seed) -> None:
+    with World(2, seed=seed) as world:
+        assert world.run(lambda comm: torch.initial_seed() % 2**64, timeout=100) == [
+            (int(seed) + rank) % 2**64 for rank in range(2)
+        ]
+
+
 def test_a_backend_that_is_not_there() -> None:
     with pytest.raises(ValueError, match="expected one of the backends shared_memory, gloo, nccl, files, got 'mpi'"):
         World(2, backend="mpi")

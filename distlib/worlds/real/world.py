@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from distlib.arguments import check_callable, check_integer, check_timeout
+from distlib.arguments import check_callable, check_integer, check_timeout, short
 from distlib.network import Cluster, Link
 from distlib.trace import Trace
 from distlib.worlds import pickling
@@ -91,8 +91,8 @@ class World:
 
     Raises:
         ValueError: a world size that is not a number of at least 1, an unknown backend, no GPU for NCCL, a
-            network that is not a link or is a cluster of another size, deaths that are not a mapping from ranks of the
-            world to times of at least 0, or deaths with "gloo" or "nccl".
+            network that is not a link or is a cluster of another size, a seed that torch does not take, deaths that
+            are not a mapping from ranks of the world to times of at least 0, or deaths with "gloo" or "nccl".
         NoSharedMemory: from the first `run`; "shared_memory" was asked for, and the system does not allow it.
     """
 
@@ -112,13 +112,12 @@ class World:
         self.deaths = check_deaths(deaths, self.world_size)
         self.backend = _choose_backend(backend, self.world_size, survives=deaths is not None)
         self.network = _check_network(network, self.world_size)
-        check_integer("World", "seed", seed, None)
         check_integer("World", "output_limit", output_limit, 0)
         if on_output is not None:
             check_callable("World", on_output, "on_output=lambda rank, stream, text: …")
         self._may_fall_back = backend is None
         self.record = record
-        self.seed = seed
+        self.seed = _check_seed(seed, self.world_size)
         self.output_limit = output_limit
         self.on_output = on_output
         self.trace = Trace(self.world_size, [])
@@ -247,6 +246,19 @@ def _check_world_size(world_size: int) -> int:
     if size < 1:
         raise ValueError(f"World expects at least 1 rank, got {size}: try World(4)")
     return size
+
+
+def _check_seed(seed: int, world_size: int) -> int:
+    """Check that torch.manual_seed takes `seed + rank` for each rank."""
+    try:
+        number = operator.index(None if isinstance(seed, bool) else seed)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or not -(2**63) <= number <= 2**64 - world_size:
+        raise ValueError(
+            f"World expected an integer from -2**63 to 2**64 - {world_size} as seed, got seed={short(seed)}"
+        )
+    return number
 
 
 def _check_network(network: Link | Cluster | None, world_size: int) -> Cluster | None:
