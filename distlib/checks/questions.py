@@ -23,8 +23,10 @@ from distlib.checks.remark import Remark
 from distlib.checks.report import Report
 from distlib.checks.rules.returns import called, returns, shown
 from distlib.checks.seen import Seen
+from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
 
+say = Sentences(__file__)
 Question = Sequence[Any]  # the arguments of a call: plain values
 
 
@@ -74,8 +76,9 @@ def check_each(
         try:
             wrong = sound(seen[0], *seen.facts)
         except (TypeError, ValueError, LookupError, AttributeError):
-            wrong = f"it returned {shown(seen[0])}.", "return what the docstring says, in that form."
-        yield Remark(wrong[0], cause=wrong[1]) if wrong else None
+            yield say.remark("wrong_form", found=shown(seen[0]))
+        else:
+            yield Remark(wrong[0], cause=wrong[1]) if wrong else None
 
     check = task(*list(inspect.signature(sound).parameters)[1:])(cases)
     check.judge(judge)

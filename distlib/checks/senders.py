@@ -6,16 +6,18 @@ What a library function sends (distlib.collectives, torch) does not count, nor d
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distlib.checks.case import Case
 from distlib.checks.formatting import count
 from distlib.checks.plays import are_plays
 from distlib.checks.remark import Remark
+from distlib.checks.sentences import Sentences
 from distlib.checks.supplied import Helper
 from distlib.trace import Message, Trace
 
+say = Sentences(__file__)
 EXECUTED_TEXT = "<string>"  # the file name of code that exec has made
 
 
@@ -41,34 +43,23 @@ def explain_foreign(case: Case, trace: Trace, helpers: Sequence[Helper[..., Any]
     foreign, name = [message for message in theirs if not is_own(message, helpers)], case.function
     if not foreign:
         return None
-    helpers_too = "".join(f", or call {helper.name}" for helper in helpers)
-    return Remark(
-        f"{len(foreign)} of {count(len(trace), 'message')} {'was' if len(foreign) == 1 else 'were'} sent by "
-        f"{_sender(name, foreign[0])}.",
-        cause=f"{_why(foreign[0])}write {name} as lines of this notebook: send and receive with comm{helpers_too}.",
-    )
+    messages = f"{len(foreign)} of {count(len(trace), 'message')} {'was' if len(foreign) == 1 else 'were'}"
+    write = say("write", name=name, helpers="".join(f", or call {helper.name}" for helper in helpers))
+    return _explain_sender(foreign[0], name, {"messages": messages, "write": write})
 
 
 def explain_library(name: str, library: str) -> Remark:
     """The remark about a call of the library in a function that does not communicate."""
-    return Remark(
-        f"it calls {library}, a function of the library.",
-        cause=f"a library function does the work. The exercise is to write {name} yourself.",
-    )
+    return say.remark("calls_library", library=library, name=name)
 
 
-def _why(message: Message) -> str:
-    return "" if message.site.file == EXECUTED_TEXT else "a library function does the work. Instead, "
-
-
-def _sender(name: str, message: Message) -> str:
+def _explain_sender(message: Message, name: str, words: Mapping[str, str]) -> Remark:
     via = message.site.via or ""
     if message.site.file == EXECUTED_TEXT:
-        return "code that was made from a text (exec)"
-    is_play = are_plays(via.rpartition(".")[0])
-    if via.startswith(("distlib.checks.", "distlib.exercises.")) and not is_play:
-        return "the library, not by lines of yours"
-    if is_play:  # no line of the student's stands between us and the library
-        return f"the library itself: {name} is its function"
+        return say.remark("made_from_text", **words)
+    if are_plays(via.rpartition(".")[0]):  # no line of the student's stands between us and the library
+        return say.remark("its_function", name=name, **words)
+    if via.startswith(("distlib.checks.", "distlib.exercises.")):
+        return say.remark("library", **words)
     library = via if via.startswith("distlib.") else "a library function"
-    return f"{library}, called at {message.site.place}, not by lines of yours"
+    return say.remark("called_at", library=library, place=message.site.place, **words)

@@ -16,16 +16,14 @@ from distlib.checks.plays import calls
 from distlib.checks.remark import Remark
 from distlib.checks.rules import returns, values
 from distlib.checks.seen import Seen
+from distlib.checks.sentences import Sentences
 
-KEPT = (
-    "something lives on from one call to the next: a global variable, an attribute of a class, or a default argument "
-    "such as seen=[], which is made only once. What a call needs, make it anew in the call."
-)
+say = Sentences(__file__)
 
 
 def explain_kept(remark: Remark) -> Remark:
     """The remark about a case that is right alone, and after others is wrong in the way of `remark`."""
-    return Remark(f"right on its own, but not after other calls: {remark.seen}", remark.details, KEPT)
+    return say.remark("kept", *remark.details, seen=remark.seen)
 
 
 def explain_changed(seen: Seen, arguments: Sequence[str], untouched: Sequence[str]) -> Remark | None:
@@ -47,11 +45,8 @@ def explain_changed(seen: Seen, arguments: Sequence[str], untouched: Sequence[st
 def _changed(where: str, name: str, before: Any, after: Any) -> Remark:
     made = {list: f"list({name})", dict: f"dict({name})", torch.Tensor: f"{name}.clone()"}
     copied = made.get(type(before), f"copy.deepcopy({name})")
-    return Remark(
-        f"the result is right, but {where}it has changed its argument {name}.",
-        (f"before   {_shown(before)}", f"after    {_shown(after)}"),
-        f"it belongs to the caller, who may need it again. Only read it, or work on a copy: {copied}.",
-    )
+    lines = f"before   {_shown(before)}", f"after    {_shown(after)}"
+    return say.remark("changed", *lines, where=where, name=name, copied=copied)
 
 
 def _input(inputs: Any, name: str) -> Any:

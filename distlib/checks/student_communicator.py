@@ -25,16 +25,14 @@ from typing import Any, NoReturn
 import torch
 
 from distlib.arguments import with_article
+from distlib.checks.sentences import Sentences
 from distlib.communicator import Communicator, DoneWork, Work
 from distlib.worlds import call_site
 
 _PASSES_ON = True  # see worlds.call_site
 
+say = Sentences(__file__)
 MOST_SPLITS = 8  # halves of halves of 256 ranks
-TOO_MANY_SPLITS = (
-    f"comm.split was called more than {MOST_SPLITS} times on this rank. Who is in a group with whom tells something, "
-    "too, and is not counted. Make the groups once and use them again; what ranks tell each other goes in messages."
-)
 ALLOWED = ("rank", "world_size", "size", "device", "send", "recv", "isend", "irecv", "exchange", "barrier", "split")
 
 
@@ -118,7 +116,7 @@ class Handles:
         """
         self._splits += 1
         if self._splits > MOST_SPLITS:
-            raise RuntimeError(TOO_MANY_SPLITS)
+            raise RuntimeError(say("too_many_splits", most=MOST_SPLITS))
 
     def keep(self, handle: Handle) -> Handle:
         """Note a handle that was just made."""
@@ -222,9 +220,7 @@ class StudentCommunicator:
         return None if group is None else StudentCommunicator(group, self._handles)
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(
-            f"the communicator of this exercise has no '{name}'. It has {', '.join(ALLOWED[:-1])} and {ALLOWED[-1]}."
-        )
+        raise AttributeError(say("not_there", name=name, names=", ".join(ALLOWED[:-1]), last=ALLOWED[-1]))
 
     def __repr__(self) -> str:
         return f"<StudentCommunicator: rank {self.rank} of {self.world_size}>"
@@ -248,9 +244,7 @@ def unwrapped(communicator: Any, second: str = "tensor") -> Communicator:
     """
     inside = communicator._communicator if isinstance(communicator, StudentCommunicator) else communicator
     if not isinstance(inside, Communicator):
-        raise TypeError(
-            f"expected comm as the first argument and the {second} as the second, got {named(inside)} first"
-        )
+        raise TypeError(say("comm_first", second=second, found=named(inside)))
     return inside
 
 

@@ -50,11 +50,13 @@ from distlib.checks.remark import CheckFailed, Remark
 from distlib.checks.report import Report, Row
 from distlib.checks.seen import Seen
 from distlib.checks.senders import explain_foreign, explain_library
+from distlib.checks.sentences import Sentences
 from distlib.checks.side_effects import explain_changed, explain_kept
 from distlib.checks.supplied import Helper, checked_helpers
 from distlib.checks.venues import FunctionElsewhere, Real, Simulated, Venue, pack, real_ranks_allowed
 from distlib.worlds.diagnosis import PeerLost, RunTimeout, TooMuchOutput
 
+say = Sentences(__file__)
 SAMPLED_RANKS = 4
 WITH_RANKS = {"comm", "mesh", "fabric", "accelerator"}  # arguments of a function that ranks call
 MOST_REAL_RANKS = 20
@@ -64,10 +66,6 @@ CHECK_SECONDS = 20.0  # all cases of one check together
 CUT = "is left out here"  # part of what a judge puts in the place of prints that it has cut
 ENOUGH_BYTES = 64  # of messages, so that they are not all zeros by chance
 _PRINTED_SHOWN = 2_000  # characters
-_ANOTHER_WAY = Remark(
-    "the result is also right when every message arrives with nothing but zeros in it.",
-    cause="the values did not come by messages. Only what ranks send with comm counts.",
-)
 
 Remarks = Iterator[Remark | None]
 Judge = Callable[[Seen], Remarks]
@@ -265,7 +263,7 @@ class _TaskCall:
             return
         seen = judged.play(case, seconds_for(self._task.seconds, CHECK_SECONDS, self._spent), is_empty=True)
         if self._task.remark(seen) is None:
-            raise CheckFailed(case.full_title, _ANOTHER_WAY, report.summary())
+            raise CheckFailed(case.full_title, say.remark("another_way"), report.summary())
 
     def _examine(self, case: Case) -> tuple[Seen, Remark | None]:
         """What the case has shown, in virtual time if nothing is wrong there, and the remark about it."""
@@ -357,25 +355,11 @@ def _sample(cases: Sequence[Case]) -> set[int]:
     return {next(id(case) for case in may if case.world_size == size) for size in {case.world_size for case in may}}
 
 
-_SLIPS: Mapping[str, tuple[str, str]] = {
-    "never waited": (
-        "rank {rank} never waits for the {call} that it begins at {place}.",
-        "{call} only begins. Keep what it returns, and call wait() on it (with parentheses) before you read or "
-        "change the tensor{late}.",
-    ),
-    "changed early": (
-        "rank {rank} changes the tensor of the isend at {place} before it has waited for it.",
-        "the message may not have left yet. Call wait() on what isend returned before you write into this tensor. Or "
-        "is it received into? Then receive into a separate buffer.",
-    ),
-    "sent early": (
-        "rank {rank} sends a tensor with the isend at {place} while an irecv into it is under way.",
-        "what is to be sent may not have come yet. Call wait() on what irecv returned before you send that tensor on.",
-    ),
-    "one buffer for two": (
-        "rank {rank} begins two receives into the same memory; the second is the irecv at {place}.",
-        "each message under way needs a buffer of its own. Or wait for the first one before you begin the next.",
-    ),
+_SLIPS = {
+    "never waited": "never_waited",
+    "changed early": "changed_early",
+    "sent early": "sent_early",
+    "one buffer for two": "one_buffer_for_two",
 }
 
 
@@ -383,12 +367,9 @@ def explain_slips(seen: Seen) -> Remark | None:
     """The remark about handles that were not used as they must be: whatever else is wrong may follow from it."""
     for rank, played in enumerate(seen.played):
         for slip, call, place in played.slips:
-            sentence, cause = _SLIPS[slip]
             if call == "all_reduce":  # a class may wait for it in another method
-                shown, late = "all_reduce with async_op=True", ""
-            else:
-                shown, late = call, ", and before the function returns"
-            return Remark(sentence.format(rank=rank, call=call, place=place), cause=cause.format(call=shown, late=late))
+                return say.remark("all_reduce_never_waited", rank=rank, place=place)
+            return say.remark(_SLIPS[slip], rank=rank, call=call, place=place)
     return None
 
 
@@ -407,9 +388,7 @@ def explain_old_version(name: str) -> Remark | None:
     try:
         ast.parse(next((cell for cell in reversed(cells) if defines.search(cell)), ""))
     except SyntaxError as error:
-        seen = f"Python can't read the cell that you last ran for it: {error.msg}, in line {error.lineno} of the cell."
-        cause = "what is still there is an earlier version. Mend that line, and run both cells again."
-        return Remark(seen, cause=cause)
+        return say.remark("old_version", error=error.msg, line=error.lineno)
     return None
 
 
@@ -425,16 +404,14 @@ def checked_name(function: Callable[..., object], arguments: Sequence[str]) -> s
     shown = f"({', '.join(arguments)})"
     name = getattr(function, "__name__", type(function).__name__)
     if not getattr(function, "defined", True):
-        remark = Remark("there is no function of this name.", cause="its cell does not run, or defines another name.")
-        raise CheckFailed(name, remark)
+        raise CheckFailed(name, say.remark("not_there"))
     if not callable(function):
-        raise CheckFailed(name, Remark(f"expected a function of {shown}, got {function!r}."))
+        raise CheckFailed(name, say.remark("no_function", arguments=shown, found=repr(function)))
     by_name = {argument.partition("=")[0]: None for argument in arguments if "=" in argument}
     try:
         inspect.signature(function).bind(*[None] * (len(arguments) - len(by_name)), **by_name)
     except TypeError as error:
-        remark = Remark(f"it can't be called with {shown}: {error}.", cause="keep the first line of the function.")
-        raise CheckFailed(name, remark) from None
+        raise CheckFailed(name, say.remark("other_arguments", arguments=shown, error=error)) from None
     except ValueError:  # a builtin without a signature: the run will show
         pass
     return name

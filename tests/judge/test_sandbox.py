@@ -587,7 +587,10 @@ def test_nothing_that_is_graded_is_shown() -> None:
     assert {name for name in shown if name.startswith("training/")} == {"training/__init__.py", "training/datasets.py"}
     assert {name for name in shown if name.startswith("checks/")} == {
         "checks/helper_form.py",
+        "checks/remark.py",
+        "checks/sentences.py",
         "checks/student_communicator.py",
+        "checks/student_communicator.txt",
     }
 
 

@@ -20,11 +20,11 @@ from distlib.checks.plays.calls import call
 from distlib.checks.remark import Remark
 from distlib.checks.rules.values import Mistakes
 from distlib.checks.seen import Seen
+from distlib.checks.sentences import Sentences
 
+say = Sentences(__file__)
 _LONGEST = 60  # characters of an argument in a title
-LIVES_ON = (
-    "does a list live on from one call to the next, outside of the function or as a default argument? Make a new one."
-)
+LIVES_ON = say("lives_on")
 
 
 def called(*args: Any, facts: Any = None, title: str = "", **kwargs: Any) -> Case:
@@ -53,12 +53,12 @@ def returns(
     if same(found, right):
         return None
     if found is None:
-        return Remark(f"it returned None; expected {shown(right)}.", cause="the last line must return it.")
+        return say.remark("none", right=shown(right))
     table = (mistakes() if callable(mistakes) else mistakes) or {}
     if isinstance(right, bool) and not isinstance(found, bool):
-        otherwise = "return True or False, as a comparison is."
+        otherwise = say("true_or_false")
     cause = next((words for words, value in table.items() if same(found, value)), otherwise)
-    return Remark("it returned a wrong value.", (f"expected {shown(right)}", f"found    {shown(found)}"), cause)
+    return say.remark("wrong_value", f"expected {shown(right)}", f"found    {shown(found)}", cause=cause)
 
 
 def nobody_returned(found: Sequence[Any], wanted: str, cause: str = "") -> Remark | None:
@@ -70,9 +70,7 @@ def nobody_returned(found: Sequence[Any], wanted: str, cause: str = "") -> Remar
     """
     if len(found) < 2 or any(each is not None for each in found):
         return None
-    return Remark(
-        f"no rank returned anything; expected {wanted}.", cause=f"the function ends without a return. {cause}".strip()
-    )
+    return say.remark("nobody", wanted=wanted, cause=cause)
 
 
 def every_call(found: Any, judge: Callable[[Any], Iterable[Remark | None]]) -> Iterator[Remark | None]:
@@ -81,7 +79,7 @@ def every_call(found: Any, judge: Callable[[Any], Iterable[Remark | None]]) -> I
     yield from judge(found["first"] if is_both else found)
     for remark in judge(found["again"]) if is_both else ():
         if remark is not None:
-            yield Remark(f"the first call is right. Called once more, {remark.seen}", remark.details, LIVES_ON)
+            yield say.remark("once_more", *remark.details, seen=remark.seen, lives_on=LIVES_ON)
 
 
 def same(found: Any, expected: Any) -> bool:

@@ -35,15 +35,14 @@ from distlib.checks.plays.tensor import lay_out
 from distlib.checks.remark import Remark
 from distlib.checks.rules.values import SHOWN, first_numbers
 from distlib.checks.seen import Seen
+from distlib.checks.sentences import Sentences
 from distlib.checks.tensor_cases import TensorCase, expected_on, rank_input, tensor_facts
 from distlib.partition import chunk_lengths
 from distlib.worlds.diagnosis import name_ranks
 
+say = Sentences(__file__)
+PRINT, REBOUND = say("print"), say("rebound")
 DECODED_RANKS = 6  # with more ranks, the 3**N combinations are too many to try: only those nearest to the sum are
-PRINT = (
-    "no usual mistake fits. Print the tensor after each message, `print(comm.rank, tensor)`, and run this test again: "
-    "it shows what the ranks print in the case that fails."
-)
 
 
 @dataclass(frozen=True)
@@ -200,28 +199,17 @@ def wrong_values(
     if not held.wrong:
         return None
     cause = next(filter(None, (cause(held) for cause in causes)), otherwise)
-    return Remark(f"{_where(held)} {rule}", (*_expected_and_found(held), *_table_of_contents(held, aim)), cause)
+    rank, piece = held.first
+    first, last = held.pieces[piece].start, held.pieces[piece].stop - 1
+    entry = "tensor" if not held.in_chunks else "chunk_of_one" if first == last else "chunk"
+    words = {"rank": rank, "chunk": piece, "first": first, "last": last, "rule": rule, "cause": cause}
+    return say.remark(entry, *_expected_and_found(held), *_table_of_contents(held, aim), **words)
 
 
 def strayed(held: LeftInTensors) -> Remark | None:
     """The remark about memory next to the tensor that was written."""
     ranks = [rank for rank, result in enumerate(held.seen.results) if result["strayed"]]
-    if not ranks:
-        return None
-    return Remark(
-        f"the values are right, but {name_ranks(ranks)} also wrote into memory that is not part of the tensor.",
-        cause="the tensor is a view of a longer one. Write through the tensor you were given, not through its storage.",
-    )
-
-
-def _where(held: LeftInTensors) -> str:
-    rank, piece = held.first
-    if not held.in_chunks:
-        return f"on rank {rank} the tensor is wrong."
-    part = held.pieces[piece]
-    last = part.stop - 1
-    elements = f"element {last}" if part.start == last else f"elements {part.start} to {last}"
-    return f"on rank {rank}, chunk {piece} ({elements}) is wrong."
+    return say.remark("strayed", ranks=name_ranks(ranks)) if ranks else None
 
 
 def _expected_and_found(held: LeftInTensors) -> list[str]:
@@ -251,10 +239,7 @@ def _table_of_contents(held: LeftInTensors, aim: str) -> list[str]:
     lines = [["", *(f"chunk {k}" for k in pieces)], *([f"rank {rank}", *row] for rank, row in enumerate(rows))]
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     aligned = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
-    return [
-        f"The ranks whose values are in each chunk; {aim} should say all:",
-        *("  " + line.rstrip() for line in aligned),
-    ]
+    return [say("table", aim=aim), *("  " + line.rstrip() for line in aligned)]
 
 
 def _contents(held: LeftInTensors, rank: int, piece: int) -> str:
@@ -270,55 +255,34 @@ def _contents(held: LeftInTensors, rank: int, piece: int) -> str:
 
 # ── usual causes: the result is in another place ─────────────────────────────────────────────────────────────────────
 
-REBOUND = (
-    "`tensor = tensor + x` makes a new tensor; `tensor += x`, `tensor.add_(x)` and `tensor.copy_(x)` write into the "
-    "one you were given."
-)
-
 
 def new_tensor(held: LeftInTensors) -> str | None:
     """The result is returned."""
     returned = [result["returned"] if result["is_other"] else None for result in held.seen.results]
-    if not held.would_be_right(returned):
-        return None
-    return (
-        "the result is right, but it is in a new tensor that your function returns. Write it into the tensor you were "
-        "given: tensor.copy_(result)."
-    )
+    return say("new_tensor") if held.would_be_right(returned) else None
 
 
 def moved_tensor(held: LeftInTensors) -> str | None:
     """The student's tensor object points to other memory."""
-    if not held.would_be_right([result["moved"] for result in held.seen.results]):
-        return None
-    return (
-        "the result is right, but in other memory: you have pointed the tensor there (tensor.data = … or set_). Other "
-        "code that holds the tensor does not see it. Copy instead: tensor.copy_(result)."
-    )
+    moved = [result["moved"] for result in held.seen.results]
+    return say("moved_tensor") if held.would_be_right(moved) else None
 
 
 def nothing_happened(held: LeftInTensors) -> str | None:
     """No message, and no tensor has changed."""
     if len(held.unchanged) < held.size or len(held.seen.trace):
         return None
-    return (
-        "no message was sent, and every rank's tensor is as it was. Does the function return before it talks to the "
-        "others, or does its loop run one time too few?"
-    )
+    return say("nothing_happened")
 
 
 def worked_on_copy(held: LeftInTensors) -> str | None:
     """Messages, but the tensor is as it was; or in part, where flat views are copies."""
     if held.case.layout in ("transposed", "strided"):
         is_kept = set(held.wrong_ranks) <= set(held.unchanged)
-        seen = "the tensor is as it was" if is_kept else "not all that they computed is in the tensor"
-        return (
-            f"your ranks did talk, but {seen}: reshape(-1), flatten() and contiguous() make a copy of a tensor whose "
-            "memory is not contiguous. Work on the copy, then write it back: tensor.copy_(flat.view(tensor.shape))."
-        )
+        return say("copy_unwritten" if is_kept else "copy_in_part", copies=say("copies"))
     if len(held.unchanged) < held.size:
         return None
-    return f"your ranks did talk, but every tensor is as it was: the result went into another one. {REBOUND}"
+    return say("other_tensor", rebound=REBOUND)
 
 
 def first_dimension(held: LeftInTensors) -> str | None:
@@ -329,10 +293,7 @@ def first_dimension(held: LeftInTensors) -> str | None:
     pairs = zip(held.values, held.inputs, strict=True)
     if not all(torch.equal(values[shape[0] :], before[shape[0] :]) for values, before in pairs):
         return None
-    return (
-        f"on every rank only the first {shape[0]} elements have changed, and {shape[0]} is len(tensor): the length of "
-        f"its first dimension. It has {held.case.length} elements, tensor.numel()."
-    )
+    return say("first_dimension", first=shape[0], length=held.case.length)
 
 
 def not_flat(held: LeftInTensors) -> str | None:
@@ -342,20 +303,12 @@ def not_flat(held: LeftInTensors) -> str | None:
     sent = {m.nbytes // held.case.dtype.itemsize for m in held.seen.trace}
     if len(shape) < 2 or not sent or not sent <= rows or sent <= {0, *held.case.chunk_lengths}:
         return None
-    return (
-        "the tensor is cut along its first dimension. Make it flat first: torch.tensor_split(tensor.reshape(-1), …), "
-        "and at the end write it back: tensor.copy_(flat.view(tensor.shape))."
-    )
+    return say("not_flat")
 
 
 def read_early(held: LeftInTensors) -> str | None:
     """NaN, which no input has: see `StudentCommunicator`, which puts it where something is still to come."""
-    if not any(bool((values != values).any()) for values in held.values):
-        return None
-    return (
-        "NaN (not a number) has come in: a buffer was read before anything was received into it. An irecv only begins; "
-        "call wait() on what it returns, and read the buffer after that."
-    )
+    return say("read_early") if any(bool((values != values).any()) for values in held.values) else None
 
 
 WRITTEN_ELSEWHERE: tuple[Cause, ...] = (
@@ -376,7 +329,7 @@ def rank_0_left_out(held: LeftInTensors) -> str | None:
     """All others have the sum, and rank 0's tensor is as it was."""
     if held.size < 2 or held.wrong_ranks != [0] or 0 not in held.unchanged:
         return None
-    return f"the others have the sum, but rank 0's own tensor is as it was: its sum is in another one. {REBOUND}"
+    return say("rank_0_left_out", rebound=REBOUND)
 
 
 def average(held: LeftInTensors) -> str | None:
@@ -384,11 +337,7 @@ def average(held: LeftInTensors) -> str | None:
     if held.size == 1 or not held.case.dtype.is_floating_point:
         return None
     means = [exact((values / held.size).to(held.case.dtype)) for values in held.targets]
-    return (
-        "this is the average. The sum is asked for: do not divide by comm.world_size."
-        if held.all_wrong_are(means)
-        else None
-    )
+    return say("average") if held.all_wrong_are(means) else None
 
 
 def other_reduction(held: LeftInTensors) -> str | None:
@@ -402,7 +351,7 @@ def other_reduction(held: LeftInTensors) -> str | None:
             and not held.case.dtype.is_complex
             and held.all_wrong_are([reduce(combine, held.inputs)] * held.size)
         ):
-            return f"this is the {name} over the ranks. The sum is asked for."
+            return say("other_reduction", name=name)
     return None
 
 
@@ -412,11 +361,7 @@ def lost_digits(held: LeftInTensors) -> str | None:
     relative = 1e-2 if held.case.dtype.is_floating_point and held.case.dtype.itemsize < 4 else 1e-6
     if any(bool(((found - right).abs() > right.abs() * relative).any()) for found, right in pairs):
         return None
-    return (
-        "only the last digits differ: the values took a detour through another dtype. Keep "
-        f"{dtype_name(held.case.dtype)} throughout, for example with torch.empty_like(chunk) as the buffer for what "
-        "comes in."
-    )
+    return say("lost_digits", dtype=dtype_name(held.case.dtype))
 
 
 def rank_added(held: LeftInTensors) -> str | None:
@@ -429,11 +374,7 @@ def rank_added(held: LeftInTensors) -> str | None:
         return None
     if numbers <= {0}:
         return None
-    return (
-        f"only the number {int(max(numbers))} was added to every element of the rank's own values. comm.recv returns "
-        "the number of the rank that has sent, and `tensor += comm.recv(…)` adds that. Receive into a buffer, then add "
-        "the buffer."
-    )
+    return say("rank_added", number=int(max(numbers)))
 
 
 # ── usual causes: chunks cut, moved or added in another way ──────────────────────────────────────────────────────────
@@ -448,7 +389,7 @@ def remainder(held: LeftInTensors) -> str | None:
         return None
     if not all(_is_right_up_to(held, rank, covered) for rank in range(held.size)):
         return None
-    return f"{cut(held, length)} The first {covered} elements are right, the rest is left out."
+    return say("remainder", cut=cut(held, length), covered=covered)
 
 
 def _is_right_up_to(held: LeftInTensors, rank: int, stop: int) -> bool:
@@ -461,10 +402,7 @@ def cut(held: LeftInTensors, length: int) -> str:
     """Chunks of this length, against those of `torch.tensor_split`, in words."""
     whole, parts = held.case.length, len(held.case.chunk_lengths)
     lengths = ", ".join(map(str, chunk_lengths(whole, parts)))
-    return (
-        f"{whole} does not divide by {parts}. Do you cut chunks of {whole} // {parts} = {length}? torch.tensor_split "
-        f"cuts {lengths}."
-    )
+    return say("cut", length=whole, parts=parts, each=length, lengths=lengths)
 
 
 def counted_twice(advice: str) -> Cause:
@@ -472,7 +410,7 @@ def counted_twice(advice: str) -> Cause:
 
     def cause(held: LeftInTensors) -> str | None:
         twice = [rank for rank, times in enumerate(held.inside_first or ()) if times > 1]
-        words = f"the sum counts {name_ranks(twice)} more than once. {advice}" if twice else None
+        words = say("counted_twice", ranks=name_ranks(twice), advice=advice) if twice else None
         return _doubled(held) or words or _times_the_sum(held, advice)
 
     return cause
@@ -481,7 +419,7 @@ def counted_twice(advice: str) -> Cause:
 def _times_the_sum(held: LeftInTensors, advice: str) -> str | None:
     for factor in range(2, held.size**2 + 1):
         if any(target.any() for target in held.targets) and held.all_wrong_are([factor * t for t in held.targets]):
-            return f"this is {factor} times the sum: what was complete has been added up once more. {advice}"
+            return say("times_the_sum", factor=factor, advice=advice)
     return None
 
 
@@ -493,10 +431,7 @@ def _doubled(held: LeftInTensors) -> str | None:
     found = next((pair for pair in pairs if torch.equal(own, pair[1] * held.inputs[pair[0]][part])), None)
     if found is None or not own.any() or (inside and max(inside) < 2):
         return None
-    return (
-        f"these are {found[1]} times the values of rank {found[0]}, and rank {rank}'s own are missing: what came in "
-        "has replaced what was there, and was then added to itself. Receive into a separate buffer, then add that."
-    )
+    return say("doubled", factor=found[1], source=found[0], rank=rank)
 
 
 def lacking(advice: str | Callable[[LeftInTensors, int], str]) -> Cause:
@@ -512,7 +447,7 @@ def lacking(advice: str | Callable[[LeftInTensors, int], str]) -> Cause:
             return None
         missing = [rank for rank, times in enumerate(inside) if times == 0]
         more = advice if isinstance(advice, str) else advice(held, missing[0])
-        return f"the sum lacks the values of {name_ranks(missing)}. {more}"
+        return say("lacking", ranks=name_ranks(missing), advice=more)
 
     return cause
 
@@ -522,21 +457,18 @@ def way_of(held: LeftInTensors, source: int) -> str:
     rank, sent = held.first[0], sorted((m for m in held.seen.trace if m.nbytes), key=lambda m: m.start)
     first = next((m for m in sent if m.src == source), None)
     if source == rank:
-        return "They are its own: were they overwritten, or left out?"
+        return say("its_own")
     if first is None:
-        return f"Rank {source} has sent no message.{steps_of(held)}"
+        return say("silent", source=source) + steps_of(held)
     via = first.dst
     if via == rank:
-        return f"Rank {source} did send to rank {rank}: was what came added?"
+        return say("not_added", source=source, rank=rank)
     on = [m for m in sent if m.src == via and m.dst == rank] or [m for m in sent if m.src == via]
     if not on:
-        return f"Rank {source} sent to rank {via}, which has sent no message."
+        return say("stopped", source=source, via=via)
     if on[-1].start < first.end:
-        return f"Rank {via} sent to rank {on[-1].dst} before it had received from rank {source}."
-    return (
-        f"Rank {via} received from rank {source} before it sent to rank {on[-1].dst}: does it send the sum, or what it "
-        "had at the start?"
-    )
+        return say("sent_before", via=via, to=on[-1].dst, source=source)
+    return say("sent_after", via=via, to=on[-1].dst, source=source)
 
 
 def steps_of(held: LeftInTensors) -> str:
@@ -544,21 +476,21 @@ def steps_of(held: LeftInTensors) -> str:
     is_tree = held.case.collective in ("broadcast", "reduce") or held.case.algorithm == "tree"
     if not is_tree or not held.size & (held.size - 1):
         return ""
-    return f" With {held.size} ranks a tree takes {(held.size - 1).bit_length()} steps: does your loop make as many?"
+    return f" {say('tree', ranks=held.size, steps=(held.size - 1).bit_length())}"
 
 
 def zeros(held: LeftInTensors) -> str | None:
     """The first wrong piece is zero."""
     if held.inside_first is None or any(held.inside_first):
         return None
-    return "it is zero: the buffer for what comes in was made, but nothing was received into it before it was used."
+    return say("zeros")
 
 
 def own_alone(advice: str) -> Cause:
     """The first wrong piece has the rank's own values."""
 
     def cause(held: LeftInTensors) -> str | None:
-        return f"the rank still has its own values there. {advice}" if whose(held) == held.first[0] else None
+        return say("own_alone", advice=advice) if whose(held) == held.first[0] else None
 
     return cause
 
@@ -568,10 +500,7 @@ def replaced(held: LeftInTensors) -> str | None:
     source = whose(held)
     if source is None or source == held.first[0]:
         return None
-    return (
-        f"these are the values of rank {source} alone: what was received has replaced what was there. Receive into a "
-        "separate buffer, then add it."
-    )
+    return say("replaced", source=source)
 
 
 def whose(held: LeftInTensors) -> int | None:

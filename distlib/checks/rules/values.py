@@ -19,7 +19,9 @@ import torch
 
 from distlib.checks.formatting import dtype_name
 from distlib.checks.remark import Remark
+from distlib.checks.sentences import Sentences
 
+say = Sentences(__file__)
 SHOWN = 6  # numbers of a tensor that are written out
 Mistakes = Mapping[str, Any]  # from the words for a mistake to the value that it gives, or to a list of such values
 
@@ -53,7 +55,7 @@ def holds(
 
 def untouched(what: str, found: Any, before: Any, cause: str) -> Remark | None:
     """A value must be what it was before."""
-    return None if is_equal(found, before) else Remark(f"{what} has changed.", compared(before, found), cause)
+    return None if is_equal(found, before) else say.remark("changed", *compared(before, found), what=what, cause=cause)
 
 
 def known(found: Any, mistakes: Mistakes, same: Callable[[Any, Any], bool] | None = None) -> str:
@@ -71,13 +73,13 @@ def explain_form(found: Any, right: Any) -> str:
     if found is None or not isinstance(right, torch.Tensor):
         return ""
     if isinstance(found, list | tuple) and all(isinstance(part, torch.Tensor) for part in found):
-        return "this is a list. Put the parts together with torch.cat, or return only the one that is asked for."
+        return say("list")
     if not isinstance(found, torch.Tensor):
-        return f"a tensor is expected here.{' recv returns the rank of the sender.' * (type(found) is int)}"
+        return say("sender_taken" if type(found) is int else "no_tensor")
     if found.shape != right.shape:
-        return f"the shape should be {list(right.shape)}, and is {list(found.shape)}."
+        return say("shape", right=list(right.shape), found=list(found.shape))
     if found.dtype != right.dtype:
-        return f"a buffer for what comes in needs the right dtype: torch.empty(…, dtype={right.dtype})."
+        return say("dtype", dtype=right.dtype)
     return ""
 
 
@@ -88,13 +90,13 @@ def explain_average(found: object, right: torch.Tensor) -> str:
     if not right.any() or not found.any():
         return ""
     if torch.equal(found, found.round()):
-        return "these are whole numbers. Divide with /, and let nothing round: averages are fractions."
+        return say("whole_numbers")
     if (found - right).abs().max() < 0.01 * right.abs().max():
-        return "this is nearly the average. Is something rounded on the way, in another dtype?"
+        return say("nearly_average")
     found = found.to(right.dtype)
     factor = float((found * right).sum() / right.square().sum())
     if right.numel() > 1 and torch.allclose(found, factor * right, rtol=1e-4):
-        return f"this is {factor:.3g} times the average. Divide the sum by comm.world_size, and only once."
+        return say("times_the_average", factor=factor)
     return ""
 
 
@@ -115,8 +117,8 @@ def _factor_of(found: object, right: torch.Tensor) -> str:
     factor = float((found * right).sum() / right.square().sum())
     is_multiple = factor and torch.allclose(found, factor * right, rtol=1e-5)
     if is_multiple and math.isclose(factor, 1, rel_tol=1e-3):
-        return "this is almost right. Is it rounded on its way, or of a smaller dtype such as float32? "
-    return f"this is {factor:.3g} times what it should be. " if is_multiple else ""
+        return f"{say('almost_right')} "
+    return f"{say('times', factor=factor)} " if is_multiple else ""
 
 
 def is_equal(found: object, expected: object) -> bool:

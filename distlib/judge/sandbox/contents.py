@@ -17,14 +17,17 @@ PACKAGE = Path(__file__).parents[2]
 LIBRARY = "/library"  # where the sandbox's distlib lies
 HOME = "/student"  # a rank's own folder
 
-# The real modules that a rank may import, besides all plays. Solutions of an exercise, formulas that one
-# asks for, and checks are not among them; `inside` has what stands in their place.
+# The real modules that a rank may import, besides all plays, and the text that one of them reads. Solutions of an
+# exercise, formulas that one asks for, and checks are not among them; `inside` has what stands in their place.
 MODULES = (
     "arguments.py",
     "communicator.py",
     "exercises/__init__.py",
     "checks/helper_form.py",
+    "checks/remark.py",
+    "checks/sentences.py",
     "checks/student_communicator.py",
+    "checks/student_communicator.txt",
     "frameworks/optional.py",
     "frameworks/tensorflow_graphs.py",
     "judge/__init__.py",
