@@ -1,4 +1,7 @@
-"""Every sentence in a text file is asked for, every one that is asked for is there, and its {braces} are filled in."""
+"""Every sentence in a text file is asked for, every one that is asked for is there, and its {braces} are filled in.
+
+None stands in code, where nobody would count whether it is heard.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from tests.heard import STILL_UNHEARD, heard_by_tests, tells, unheard
 
 PACKAGE = Path(distlib.__file__).parent
 HINTS = sorted(PACKAGE.glob("exercises/*/hints.txt"))  # no module asks for these: see tests/classroom/test_hints.py
+MODULES = sorted({*PACKAGE.glob("checks/**/*.py"), *PACKAGE.glob("exercises/**/*.py")})
 FILES = sorted({*PACKAGE.glob("checks/**/*.txt"), *PACKAGE.glob("exercises/**/*.txt")} - {*HINTS})
 
 
@@ -32,6 +36,32 @@ def places_in(text: str) -> set[str]:
     return {re.split(r"[.\[]", name)[0] for _, name, _, _ in Formatter().parse(text) if name is not None}
 
 
+def texts_in(node: ast.AST) -> Iterator[tuple[int, str]]:
+    """The texts in code with their lines, {} for what an f-string fills in. Left out is what only an author reads:
+    docstrings, and errors that are raised; and what is printed, by programs that a student starts.
+    """
+    match node:
+        case ast.Expr(value=ast.Constant()) | ast.Call(func=ast.Name(id="print")):
+            return
+        case ast.Raise(exc=ast.Call(func=ast.Name(id=name))) if name != "CheckFailed":
+            return
+        case ast.Constant(value=str(text)):
+            yield node.lineno, text
+        case ast.JoinedStr(values=parts):
+            yield node.lineno, "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in parts)
+            for part in parts:
+                yield from texts_in(part) if isinstance(part, ast.FormattedValue) else ()
+        case _:
+            for child in ast.iter_child_nodes(node):
+                yield from texts_in(child)
+
+
+def sentences_in(source: str) -> list[str]:
+    """The texts in code that a student would read as a sentence: of more than three words, and with the end of one."""
+    found = [(line, text) for line, text in texts_in(ast.parse(source)) if re.search(r"[.?](\s|$)", text)]
+    return [f"line {line}: {text}" for line, text in found if len(re.findall(r"[^\W\d]\S*", text)) > 3]
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
 def test_a_text_file_and_its_module_fit(file: Path) -> None:
     texts, tree = read_entries(file), ast.parse(file.with_suffix(".py").read_text(encoding="utf-8"))
@@ -41,6 +71,40 @@ def test_a_text_file_and_its_module_fit(file: Path) -> None:
         assert name in texts, f"line {line} asks for {name}, which is not there"
         places = places_in(texts[name])
         assert given == places or "**" in given, f"line {line}: {name} has {places}, and is given {given}"
+
+
+def test_no_sentence_stands_in_code() -> None:
+    found = {str(file.relative_to(PACKAGE)): sentences_in(file.read_text(encoding="utf-8")) for file in MODULES}
+    assert {file: texts for file, texts in found.items() if texts} == {}, "they belong into a text file beside it"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'yield Remark("it is wrong in chunk 2.")',
+        'return f"rank {rank} holds the average. {more}"',
+        "yield holds(what, found, right, otherwise='is the sum ' 'divided by size?')",
+        'raise CheckFailed(name, Remark("there is no such function."))',
+        """f"{'recv returns the sender, a rank.' * is_int}" """,
+    ],
+)
+def test_a_sentence_in_code_is_found(code: str) -> None:
+    assert len(sentences_in(f"def judge(seen):\n    {code}\n")) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        '"""What a judge says, in a docstring."""',
+        'raise TypeError("a judge yields its remarks, and returns none.")',
+        'print("Run the cell with riddle.show() first.")',
+        'what = f"on rank {rank} the part of the batch"',
+        "words = ('index 3 is out of bounds for dimension', say('too_few'))",
+        'return f"{what} is wrong."',
+    ],
+)
+def test_what_is_no_sentence_for_students_may_stand_in_code(code: str) -> None:
+    assert sentences_in(f"def judge(seen):\n    {code}\n") == []
 
 
 def test_lines_are_no_longer_than_elsewhere() -> None:

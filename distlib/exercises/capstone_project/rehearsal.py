@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from distlib.checks.formatting import count
-from distlib.checks.remark import CheckFailed, Remark
+from distlib.checks.remark import CheckFailed
 from distlib.checks.task import Draw, show_printed
 from distlib.exercises.capstone_project.board_scores import seconds_and_par
 from distlib.exercises.capstone_project.checks import check_survive, check_train
@@ -81,7 +81,9 @@ def rehearse(function: Callable[..., Any], setting: Challenge, *, seed: int = 1)
     if seen.printed:
         show_printed(seen.printed, case.full_title)
     if seen.error is not None or TrainingRun(seen).weights(0) is None:
-        raise CheckFailed(case.full_title, check.remark(seen) or Remark("it came to no end."))
+        remark = check.remark(seen)
+        assert remark is not None, "a judge lets no such run pass"
+        raise CheckFailed(case.full_title, remark)
     if setting in KEPT:
         keep_here(lambda: None if check.remark(seen) or check.remark_on_times(seen) else _best_play(TrainingRun(seen)))
     return Rehearsal(seen)

@@ -172,14 +172,13 @@ def _constructed(seen: Seen, right: Right) -> Remarks:
                 say("still_own"): everyone[rank],
                 say("sums_or_averages"): [everyone.sum(0), everyone.mean(0)],
             }
-            what, is_wrong = f"after construction, {name} of rank {rank}", " is not what rank 0 came with."
-            yield holds(what, found, first, mistakes, is_wrong=is_wrong, same=same)
+            yield holds(say("constructed", name=name, rank=rank), found, first, mistakes, is_wrong="", same=same)
 
 
 BUFFERS = {
-    ALONE: (" is not its own any more.", say("copies_in_no_sync")),
-    EVALUATION: (" is not its own any more.", say("copies_in_evaluation")),
-    SHARED: (" is not rank 0's.", say("copies_missing")),
+    ALONE: ("not_its_own", say("copies_in_no_sync")),
+    EVALUATION: ("not_its_own", say("copies_in_evaluation")),
+    SHARED: ("not_rank_0s", say("copies_missing")),
 }
 
 
@@ -188,11 +187,11 @@ def _buffers(seen: Seen, right: Right, step: int, rank: int) -> Remarks:
     for number, kind in enumerate(kinds, step * len(kinds)):
         if len(found) <= number:
             yield say.remark("not_called", step=step + 1)
-        is_wrong, cause = BUFFERS[kind]
+        entry, cause = BUFFERS[kind]
         if kind == SHARED and seen.facts.passes > 1:
             cause = say("copies_missing_after_no_sync")
-        what = f"in step {step + 1}, {kind}{', ' * bool(kind)}the buffer running.mean with which rank {rank} computes"
-        yield holds(what, found[number], right.seen[rank][number], is_wrong=is_wrong, same=same, otherwise=cause)
+        wrong = say(entry, step=step + 1, kind=kind, rank=rank)
+        yield holds(wrong, found[number], right.seen[rank][number], is_wrong="", same=same, otherwise=cause)
 
 
 def _averages(seen: Seen, right: Right, step: int, rank: int) -> Remarks:
@@ -234,8 +233,8 @@ def _mistakes(seen: Seen, right: Right, step: int, rank: int, number: int) -> di
 def _parameters(seen: Seen, right: Right, step: int, rank: int) -> Remarks:
     values = zip(right.constructed, seen[rank]["parameters"][step], right.steps[step].parameters, strict=False)
     for name, found, value in values:
-        what, is_wrong = f"after step {step + 1}, {name} on rank {rank}", " is not what a single process has."
-        yield holds(what, found, value, same=same, is_wrong=is_wrong, otherwise=say("changes_parameters"))
+        wrong = say("other_parameters", step=step + 1, name=name, rank=rank)
+        yield holds(wrong, found, value, same=same, is_wrong="", otherwise=say("changes_parameters"))
 
 
 # ── messages ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -158,7 +158,7 @@ def _of_a_task(
             wrong = mistakes(name, step, rank, slurm)
             cause = known(found[name], wrong, lambda one, other: one == other) or MEANS[name]
             compared = (f"expected {value}", f"found    {found[name]}")
-            yield Remark(f"for task {rank} {name} is wrong.", compared, cause)
+            yield say.remark("wrong_variable", *compared, rank=rank, name=name, cause=cause)
     if told["exported"]:
         yield say.remark("exported", rank=rank, names=", ".join(told["exported"]))
     if told["variables"] != slurm:

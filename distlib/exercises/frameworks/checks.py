@@ -191,7 +191,7 @@ def _losses(seen: Seen, rank: int, right: Trained) -> Remark | None:
     is_list = len(numbers) == EPOCHS and all(isinstance(each, int | float) for each in numbers)
     cause = fitting[0] if fitting else "mean_losses" if is_list else "list_of_losses"
     lines = (f"expected {_shown(wanted)}", f"found    {_shown(numbers) if is_list else shown(found)}")
-    return Remark(f"the parameters are right, but not what rank {rank} returned.", lines, say(cause))
+    return say.remark("losses", *lines, rank=rank, cause=say(cause))
 
 
 def _number(value: Any) -> Any:

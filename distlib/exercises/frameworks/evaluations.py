@@ -192,6 +192,5 @@ def _share(seen: Seen, rank: int, how_to_drop: str) -> Remark | None:
         fitting[0] if fitting else "on_every_rank" if found is None else "no_samples" if is_nan else "share_of_samples"
     )
     cause = f"{say(name)} {say(how_to_drop)}" if name.startswith("fillers") else say(name)
-    return Remark(
-        f"what rank {rank} returned is wrong.", (f"expected {shown(facts.share)}", f"found    {shown(value)}"), cause
-    )
+    lines = f"expected {shown(facts.share)}", f"found    {shown(value)}"
+    return say.remark("share", *lines, rank=rank, cause=cause)

@@ -42,7 +42,7 @@ def number_is(what: str, found: Any, right: float, mistakes: Mapping[str, Any], 
         (words, each) for words, wrong in mistakes.items() for each in (wrong if isinstance(wrong, list) else [wrong])
     ]
     cause = next((words for words, wrong in table if same(value, wrong)), otherwise)
-    return Remark(f"{what} is wrong.", (f"expected {shown(right)}", f"found    {shown(value)}"), cause)
+    return say.remark("wrong", f"expected {shown(right)}", f"found    {shown(value)}", what=what, cause=cause)
 
 
 # ── log_mean_loss ────────────────────────────────────────────────────────────────────────────────────────────────────

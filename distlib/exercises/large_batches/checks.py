@@ -481,8 +481,8 @@ def _averaged(seen: Seen, rank: int, number: int, name: str, expected: torch.Ten
         return None
     is_rounded = is_close(found, expected, relative=1e-4, absolute=1e-7)
     cause = say("rounded") if is_rounded else _mistake(seen, explain_average(found, expected) or say("step_or_average"))
-    when = f" after round {number + 1}" if seen.facts.rounds > 1 else ""
-    return Remark(f"on rank {rank}, {name} is wrong{when}.", compared(expected, found), cause)
+    entry = "wrong_after_round" if seen.facts.rounds > 1 else "wrong"
+    return say.remark(entry, *compared(expected, found), rank=rank, name=name, round=number + 1, cause=cause)
 
 
 def _mistake(seen: Seen, otherwise: str) -> str:
