@@ -8,8 +8,8 @@ answer reads it, both what was seen and the usual cause. One that none hears nee
 Some are out of reach of answers on simulated ranks. They are heard in one of two other ways:
 
 - The answer is one of those that only real ranks judge. Its "Told:" quotes the sentence, and `test_answers` looks.
-- A test in tests/checks makes the error itself, or messages that no program sends that gets its values right, and
-  asserts `tells(text, "checks/errors.txt: not_sent")`.
+- A test in tests/checks or tests/judge makes the error itself, messages that no program sends that gets its values
+  right, or what the judge alone finds, and asserts `tells(text, "checks/errors.txt: not_sent")`.
 
 `test_answers_fast` looks, when it has judged every answer. What is still unheard is in tests/unheard.txt; an unheard
 sentence that is not there fails the test, and so does one that is there and is heard. So the list only gets shorter.
@@ -26,7 +26,7 @@ import distlib
 from distlib.checks.sentences import read_entries
 
 CAUSE = "Usual cause:"
-TESTS = Path(__file__).parent / "checks"
+TESTS = [Path(__file__).parent / name for name in ("checks", "judge")]
 STILL_UNHEARD = Path(__file__).with_name("unheard.txt")
 
 
@@ -54,9 +54,10 @@ def tells(text: str, sentence: str) -> bool:
     return f"{place}: {name}" not in unheard([file], [text]) and name in read_entries(file)
 
 
-def heard_by_tests(folder: Path = TESTS) -> set[str]:
-    """The sentences that tests assert on: every `assert tells(…, "place: name")` in the files of a folder."""
-    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in folder.glob("test_*.py"))
+def heard_by_tests(folders: Iterable[Path] = TESTS) -> set[str]:
+    """The sentences that tests assert on: every `assert tells(…, "place: name")` in the files of these folders."""
+    files = [path for folder in folders for path in folder.glob("test_*.py")]
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in files)
     asserted = (node.test for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Assert))
     calls = (node for node in asserted if isinstance(node, ast.Call) and ast.unparse(node.func) == "tells")
     return {str(call.args[1].value) for call in calls if isinstance(call.args[1], ast.Constant)}

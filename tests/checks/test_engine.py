@@ -29,6 +29,7 @@ from distlib.checks.tensor_cases import TensorCase, expected_on
 from distlib.checks.venues import simulated_only
 from distlib.communicator import Communicator
 from distlib.trace import Trace
+from tests.heard import tells
 
 
 @task("comm", "tensor")
@@ -89,8 +90,13 @@ def test_errors_are_explained() -> None:
 
 
 def test_only_so_many_arguments() -> None:
-    said = remark_on(lambda comm: None)
-    assert "it can't be called with (comm, tensor)" in said
+    assert tells(remark_on(lambda comm: None), "checks/task.txt: other_arguments")
+
+
+def test_what_is_no_function() -> None:
+    said = remark_on(5)  # type: ignore[arg-type]
+    assert tells(said, "checks/task.txt: no_function")
+    assert said == "int: expected a function of (comm, tensor), got 5."
 
 
 # Handles
@@ -405,8 +411,11 @@ def test_a_cell_that_python_cannot_read_leaves_an_earlier_version(
     shell = SimpleNamespace(user_ns={"In": ["", *inputs]})
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     remark = explain_old_version("swap")
-    assert words in (remark.seen if remark else "")
-    assert bool(words) == bool(remark)
+    if not words:
+        assert remark is None
+        return
+    assert remark is not None and words in remark.seen
+    assert tells(f"{remark.seen} {remark.cause}", "checks/task.txt: old_version")
 
 
 def test_a_tensor_is_not_sent_on_before_it_has_come() -> None:

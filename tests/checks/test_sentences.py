@@ -150,7 +150,7 @@ def test_sentences_are_asked_for_by_tests_by_their_names(tmp_path: Path) -> None
     (tmp_path / "test_a.py").write_text(
         'def test_a():\n    assert tells(text, "checks/errors.txt: deadlock")\n    tells(text, "x/y.txt: z")\n'
     )
-    assert heard_by_tests(tmp_path) == {"checks/errors.txt: deadlock"}
+    assert heard_by_tests([tmp_path]) == {"checks/errors.txt: deadlock"}
     assert tells("Ranks wait for each other, and would wait forever.", "checks/errors.txt: deadlock")
     assert not tells("ranks wait", "checks/errors.txt: deadlock")
     assert not tells("ranks wait for each other", "checks/errors.txt: no_such_name")
