@@ -11,7 +11,6 @@ from typing import Any
 
 from distlib.checks.case import Case
 from distlib.checks.formatting import count
-from distlib.checks.plays import are_plays
 from distlib.checks.remark import Remark
 from distlib.checks.sentences import Sentences
 from distlib.checks.supplied import Helper
@@ -45,7 +44,7 @@ def explain_foreign(case: Case, trace: Trace, helpers: Sequence[Helper[..., Any]
         return None
     messages = f"{len(foreign)} of {count(len(trace), 'message')} {'was' if len(foreign) == 1 else 'were'}"
     write = say("write", name=name, helpers="".join(f", or call {helper.name}" for helper in helpers))
-    return _explain_sender(foreign[0], name, {"messages": messages, "write": write})
+    return _explain_sender(foreign[0], {"messages": messages, "write": write})
 
 
 def explain_library(name: str, library: str) -> Remark:
@@ -53,13 +52,11 @@ def explain_library(name: str, library: str) -> Remark:
     return say.remark("calls_library", library=library, name=name)
 
 
-def _explain_sender(message: Message, name: str, words: Mapping[str, str]) -> Remark:
+def _explain_sender(message: Message, words: Mapping[str, str]) -> Remark:
     via = message.site.via or ""
     if message.site.file == EXECUTED_TEXT:
         return say.remark("made_from_text", **words)
-    if are_plays(via.rpartition(".")[0]):  # no line of the student's stands between us and the library
-        return say.remark("its_function", name=name, **words)
-    if via.startswith(("distlib.checks.", "distlib.exercises.")):
+    if via.startswith(("distlib.checks.", "distlib.exercises.")):  # the function is the library's, or calls a play
         return say.remark("library", **words)
     library = via if via.startswith("distlib.") else "a library function"
     return say.remark("called_at", library=library, place=message.site.place, **words)

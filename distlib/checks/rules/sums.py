@@ -459,13 +459,13 @@ def way_of(held: LeftInTensors, source: int) -> str:
     if source == rank:
         return say("its_own")
     if first is None:
-        return say("silent", source=source) + steps_of(held)
+        return say("silent", rank=source) + steps_of(held)
     via = first.dst
     if via == rank:
         return say("not_added", source=source, rank=rank)
     on = [m for m in sent if m.src == via and m.dst == rank] or [m for m in sent if m.src == via]
     if not on:
-        return say("stopped", source=source, via=via)
+        return say("silent", rank=via) + steps_of(held)
     if on[-1].start < first.end:
         return say("sent_before", via=via, to=on[-1].dst, source=source)
     return say("sent_after", via=via, to=on[-1].dst, source=source)
