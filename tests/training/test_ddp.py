@@ -1,9 +1,10 @@
 """DistributedDataParallel: four versions equal to a single process, and everything that can come in between."""
 
 import sys
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from distlib.training.ddp import (
     save_checkpoint,
 )
 from distlib.worlds.real.process_group import torch_distributed
+from tests.tools.midst import until_there
 
 
 @pytest.fixture(scope="module")
@@ -484,31 +486,46 @@ def test_our_all_reduce_as_a_hook_of_torchs_ddp(two: World, algorithm: str) -> N
     assert any(site.startswith("all_reduce(") and f'op=SUM, algorithm="{algorithm}")' in site for site in sites)
 
 
-def test_a_ddp_that_outlives_its_group_does_not_wait_for_gloo_forever(two: World) -> None:
-    """The thread of gloo that calls back is still busy with that when the function returns and its DDP ends."""
+def test_a_ddp_that_outlives_its_group_does_not_wait_for_gloo_forever(two: World, tmp_path: Path) -> None:
+    """On rank 0 the thread of gloo that calls back is still busy with that when the block and its DDP end."""
 
     class SlowToEnd:
-        def __init__(self, seconds: float) -> None:
-            self.seconds = seconds
+        """Ends when the event has come."""
+
+        def __init__(self, event: Event) -> None:
+            self.event = event
 
         def __del__(self) -> None:
-            time.sleep(self.seconds)
+            self.event.wait()
 
-    def train(comm: Communicator) -> int:
+    def train_a_ddp(comm: Communicator, file: Path, is_over: Event) -> None:
         def average(state: object, bucket: GradBucket) -> Future[torch.Tensor]:
-            slow = SlowToEnd(0.5 if comm.rank == 0 else 0.0)
+            if comm.rank == 1:
+                until_there(file.parent, file.name)
             summed = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
-            return summed.then(lambda future: future.value()[0] if slow else None)
+            # Only gloo has it, which lets go of it when it has called back.
+            averaged = summed.then(partial(_first, SlowToEnd(is_over) if comm.rank == 0 else None))
+            if comm.rank == 0:
+                file.touch()
+            return averaged
 
         with torch_distributed(comm) as dist:
             ddp = nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
             ddp.register_comm_hook(None, average)
-            comm.sleep(0.2 * comm.rank)  # so that rank 0 leaves it to gloo to call back
             ddp(torch.ones(1, 2)).sum().backward()
+
+    def train(comm: Communicator, file: Path) -> int:
+        is_over = Event()
+        train_a_ddp(comm, file, is_over)
+        is_over.set()
         return comm.rank
 
-    two.run(train, timeout=100)  # the first DDP of a process imports modules that refer to its group for good
-    assert two.run(train, timeout=100) == [0, 1]
+    two.run(train, tmp_path / "1", timeout=100)  # the first DDP of a process imports modules that refer to its group
+    assert two.run(train, tmp_path / "2", timeout=100) == [0, 1]
+
+
+def _first(kept: object, future: Future[list[torch.Tensor]]) -> torch.Tensor:
+    return future.value()[0]
 
 
 # ── when something is wrong ──────────────────────────────────────────────────────────────────────────────────────────
