@@ -100,11 +100,13 @@ def once_killed(comm: Communicator, folder: str) -> None:
 def lose_a_node(comm: Communicator, folder: str, ranks: str = "2") -> None:
     """A training of 12 steps. On so many ranks it does not get further than step 7: the test takes one of them away.
 
-    Ranks that start earlier, because their nodes were first, wait for the others; torchrun then restarts all.
+    Ranks that start earlier, because their nodes were first, wait for the others, and so do those that are left;
+    torchrun then restarts all.
     """
 
     def wait(comm: Communicator, step: int) -> None:
-        while comm.world_size < int(ranks) and not (Path(folder) / "there-0").exists():
+        expected = int(ranks) - (Path(folder) / "there-0").exists()
+        while comm.world_size < expected:
             comm.sleep(0.02)
         if (step, comm.world_size) == (7, int(ranks)):
             stay(comm, folder)

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from threading import Event
 
 import psutil
 import torch
@@ -139,11 +140,18 @@ def flood(comm: Communicator) -> None:
 
 
 def fail_behind_a_background_call(comm: Communicator) -> None:
-    """Rank 1 raises while a call that it has started in the background waits."""
-    comm.start(lambda started: started.barrier())
+    """Rank 1 raises while a call that it has started in the background waits for rank 0, which does not come."""
+    begun = Event()
+
+    def wait(started: Communicator) -> None:
+        begun.set()
+        started.barrier()
+
     if comm.rank == 1:
+        comm.start(wait)
+        begun.wait()
         raise ValueError("and the barrier goes on")
-    time.sleep(0.1)
+    time.sleep(1000)
 
 
 def wait_for_file(comm: Communicator, path: str) -> None:

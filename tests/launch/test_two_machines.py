@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -120,8 +121,11 @@ def test_torchrun_takes_in_a_machine_that_is_late_or_back(two: Machines, tmp_pat
 
 
 def kill_all(two: Machines, machine: int) -> None:
-    for pid in two.processes(machine):
-        os.kill(int(pid), signal.SIGKILL)
+    """Also what torchrun has meanwhile started again."""
+    while pids := two.processes(machine):
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
 
 
 def undisturbed(tmp_path: Path) -> str:

@@ -16,7 +16,7 @@ import pytest
 from jupyter_client.manager import KernelManager
 
 from distlib.authoring.lesson_run import kernel_without_ports
-from tests.tools.midst import becomes_so, until_in_the_midst
+from tests.tools.midst import becomes_so, until_in_the_midst, until_there
 
 
 class Notebook:
@@ -143,7 +143,7 @@ def begin_in(folder: Path) -> str:
 
 def until_stuck(folder: Path, ranks: int) -> None:
     """Wait until so many ranks have begun, and each of them computes or waits."""
-    assert becomes_so(lambda: len(list(folder.iterdir())) == ranks, 100)
+    until_there(folder, "*", ranks)
     until_in_the_midst(int(path.name) for path in folder.iterdir())
 
 
@@ -165,12 +165,16 @@ def test_an_interrupt_stops_the_ranks_and_the_world_goes_on(notebook: Notebook, 
 
 
 @pytest.mark.slow
-def test_two_notebooks_have_ranks_of_their_own(notebook: Notebook) -> None:
+def test_two_notebooks_have_ranks_of_their_own(notebook: Notebook, tmp_path: Path) -> None:
     other = Notebook()
     try:
-        other.value("import os, time\nfrom distlib import World\nworld = World(2)")
-        running = other.client.execute("print(world.run(lambda comm: (time.sleep(1), comm.rank)[1]))")
+        other.value("import time\nfrom distlib import World\nworld = World(2)")
+        other.value(begin_in(tmp_path))
+        other.value(f"def wait():\n    while not os.path.exists({f'{tmp_path}/end'!r}): time.sleep(0.01)")
+        running = other.client.execute("print(world.run(lambda comm: (begin(comm), wait(), comm.rank)[2]))")
+        until_there(tmp_path, "*", 2)
         assert notebook.value("print(world.run(lambda comm: comm.rank))") == "[0, 1, 2, 3]\n"
+        (tmp_path / "end").touch()
         assert other.finish(running) == ("[0, 1]\n", None)
     finally:
         other.close()
