@@ -10,6 +10,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,10 @@ from xdist.scheduler import LoadFileScheduling
 
 from distlib import World
 from tests.shares import of_other_shares, read_share
+from tests.tools.chromium import running_chromium
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 ROOT = Path(__file__).parents[1]
 LESSONS = "test_lessons.py"
@@ -47,6 +52,13 @@ def browser_path() -> str:
     path = _browser()
     assert path is not None, "a test that uses browser_path is marked browser"
     return path
+
+
+@pytest.fixture(scope="module")
+def browser(browser_path: str) -> Iterator["Browser"]:
+    """The Chromium of a file's tests. Not of the session's: as long as it runs, `asyncio.run` fails in this process."""
+    with running_chromium(browser_path) as browser:
+        yield browser
 
 
 @pytest.fixture(scope="session")

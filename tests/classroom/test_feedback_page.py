@@ -28,7 +28,7 @@ from distlib.classroom.grader.point_sum import PointSum
 from distlib.classroom.my_course.marks_back import FEEDBACK, marks_back
 from distlib.draw.style import contrast
 from tests.classroom.test_transplant import PNG
-from tests.notebooks.test_browser import FLAGS, PATIENCE
+from tests.tools.chromium import fresh_page, running_chromium
 
 SHIFT = "def shift(comm, tensor):\n    if comm.rank:\n        buffer = torch.zeros(3)\n        comm.recv(buffer, 0)"
 MISTAKE = CheckFailed(
@@ -327,8 +327,6 @@ def test_names_that_nbgrader_takes_for_patterns(tmp_path: Path, caplog: pytest.L
 @pytest.mark.slow
 @pytest.mark.browser
 def test_in_a_browser_nothing_runs_and_a_phone_needs_no_scrolling_sideways(browser_path: str, tmp_path: Path) -> None:
-    from playwright.sync_api import sync_playwright
-
     long = "\n".join(text for text in EVIL if len(text) < 1_000) + "\n\n" + "`" + "x" * 500 + "`"
     notebook = graded(words=long)
     notebook.cells[1].source += f"\nprint({'long' * 100!r}, '<script>alert(1)</script>')"
@@ -337,10 +335,7 @@ def test_in_a_browser_nothing_runs_and_a_phone_needs_no_scrolling_sideways(brows
         page.replace('<details id="notebook">', '<details id="notebook" open>'), "utf-8"
     )
     happened: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path, args=FLAGS, timeout=PATIENCE)
-        tab = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme="dark")
-        tab.set_default_timeout(PATIENCE)
+    with running_chromium(browser_path) as browser, fresh_page(browser, 390, 800, color_scheme="dark") as tab:
         tab.on("dialog", lambda dialog: (happened.append(dialog.message), dialog.dismiss()))
         tab.on("request", lambda request: happened.append(request.url))
         tab.goto((tmp_path / "page.html").as_uri())
@@ -352,7 +347,6 @@ def test_in_a_browser_nothing_runs_and_a_phone_needs_no_scrolling_sideways(brows
         tab.get_by_role("link", name="Your cell 1, line 4").click()
         assert tab.evaluate("location.hash") == "#cell-1"
         links = tab.evaluate("[...document.querySelectorAll('a')].map(a => a.protocol)")
-        browser.close()
     assert happened == [(tmp_path / "page.html").as_uri()]
     assert set(links) <= {"file:", ":"}
 

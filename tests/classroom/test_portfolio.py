@@ -25,6 +25,7 @@ from distlib.draw.light_and_dark import on_both_papers
 from distlib.games import BestPlay
 from distlib.games.my_games import keep_best
 from tests.classroom.test_my_course import EXERCISE, LESSON, NAME, make_course, results, run, write
+from tests.tools.chromium import fresh_page, running_chromium
 
 TODAY = date(2030, 11, 2)
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels"
@@ -316,19 +317,12 @@ def test_what_can_not_be_read_is_said_and_the_rest_is_shown(
 @pytest.mark.slow
 @pytest.mark.browser
 def test_in_a_browser_it_fits_and_follows_the_theme(browser_path: str, course: Path, tmp_path: Path) -> None:
-    from playwright.sync_api import sync_playwright
-
-    from tests.classroom.test_feedback_page import FLAGS, PATIENCE
-
     run(course / LESSON)
     write(course / EXERCISE, "ring_all_gather")
     with_outputs(course / LESSON, drawn(SVG, SVG, kind="image/svg+xml"))
     (tmp_path / "page.html").write_text(page_of(course, "A" * 60), "utf-8")
     happened: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path, args=FLAGS, timeout=PATIENCE)
-        tab = browser.new_page(color_scheme="dark")
-        tab.set_default_timeout(PATIENCE)
+    with running_chromium(browser_path) as browser, fresh_page(browser, 1280, 720, color_scheme="dark") as tab:
         tab.on("request", lambda request: happened.append(request.url.partition(":")[0]))
         tab.goto((tmp_path / "page.html").as_uri())
         for width in (1280, 853, 390):
@@ -340,7 +334,6 @@ def test_in_a_browser_it_fits_and_follows_the_theme(browser_path: str, course: P
         assert tab.evaluate("document.querySelector('figure img').naturalWidth") > 0
         tab.emulate_media(media="print", color_scheme="dark")
         assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-        browser.close()
     assert set(happened) <= {"file", "data"}
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -27,23 +28,33 @@ from tests.tools.lab_process import running_lab
 @pytest.fixture
 def course(root: Path, tmp_path: Path) -> Path:
     """A folder with the first lesson in it."""
-    (tmp_path / "course").mkdir()
-    shutil.copy(root / lab.FIRST_LESSON, tmp_path / "course")
-    return tmp_path
+    return make_course(root, tmp_path)
+
+
+def make_course(root: Path, folder: Path) -> Path:
+    (folder / "course").mkdir()
+    shutil.copy(root / lab.FIRST_LESSON, folder / "course")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def of_a_student(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
+    """A running `distlib lab`: the port that it was to have, which is taken, and the address that it has printed."""
+    folder = make_course(root, tmp_path_factory.mktemp("course"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with running_lab(folder, port, PATH="/usr/bin:/bin") as (_, address):
+            yield port, address
 
 
 @pytest.mark.slow
-def test_prints_an_address_that_works_on_the_next_free_port(course: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with running_lab(course, port) as (process, address):
-            assert f":{port}/" not in address
-            assert "/lab/tree/lessons/lesson_00_start_here.ipynb?token=" in address
-            with urllib.request.urlopen(address, timeout=100) as page:
-                assert page.status == 200
-                assert b"JupyterLab" in page.read()
+def test_prints_an_address_that_works_on_the_next_free_port(of_a_student: tuple[int, str]) -> None:
+    port, address = of_a_student
+    assert f":{port}/" not in address
+    assert "/lab/tree/lessons/lesson_00_start_here.ipynb?token=" in address
+    with urllib.request.urlopen(address, timeout=100) as page:
+        assert page.status == 200
+        assert b"JupyterLab" in page.read()
 
 
 def test_for_jupyterhub_it_starts_the_server_that_asks_the_hub(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,21 +225,21 @@ def test_folders_that_the_user_chose_are_kept(tmp_path: Path) -> None:
     assert moved["JUPYTER_RUNTIME_DIR"] == str(tmp_path / "spare" / "jupyter_runtime_dir")
 
 
-def test_a_student_gets_lessons_and_exercises_and_nothing_else(course: Path) -> None:
-    with running_lab(course, PATH="/usr/bin:/bin") as (_, address):
-        assert names(address, "") == ["AGENTS.md", "lessons", "my_course.md"]  # this course has no exercises
-        assert names(address, "lessons") == ["lesson_00_start_here.ipynb"]
-        page = ask(address, "lab").decode()
-        for panel in ("formgrader", "create-assignment", "course-list", "assignment-list", "menu"):
-            assert f'"@jupyter/nbgrader:{panel}"' in page  # among the disabled ones
-        assert '"@jupyter/nbgrader:validate-assignment"' not in page
-        assert default_of(address, "apputils-extension:notification", "fetchNews") == "false"
-        assert default_of(address, "apputils-extension:notification", "checkForUpdates") is False
-        assert default_of(address, "notebook-extension:tracker", "codeCellConfig")["lineNumbers"] is True
-        assert default_of(address, "docmanager-extension:plugin", "defaultViewers") == {"markdown": "Markdown Preview"}
-        style = ask(address, "custom/custom.css")
-        assert b"word-break: normal" in style and b"overflow-x: auto" in style
-        assert asyncio.run(said_in_a_terminal(address, "command -v distlib")).endswith("/distlib")
+def test_a_student_gets_lessons_and_exercises_and_nothing_else(of_a_student: tuple[int, str]) -> None:
+    _, address = of_a_student
+    assert names(address, "") == ["AGENTS.md", "lessons", "my_course.md"]  # this course has no exercises
+    assert names(address, "lessons") == ["lesson_00_start_here.ipynb"]
+    page = ask(address, "lab").decode()
+    for panel in ("formgrader", "create-assignment", "course-list", "assignment-list", "menu"):
+        assert f'"@jupyter/nbgrader:{panel}"' in page  # among the disabled ones
+    assert '"@jupyter/nbgrader:validate-assignment"' not in page
+    assert default_of(address, "apputils-extension:notification", "fetchNews") == "false"
+    assert default_of(address, "apputils-extension:notification", "checkForUpdates") is False
+    assert default_of(address, "notebook-extension:tracker", "codeCellConfig")["lineNumbers"] is True
+    assert default_of(address, "docmanager-extension:plugin", "defaultViewers") == {"markdown": "Markdown Preview"}
+    style = ask(address, "custom/custom.css")
+    assert b"word-break: normal" in style and b"overflow-x: auto" in style
+    assert asyncio.run(said_in_a_terminal(address, "command -v distlib")).endswith("/distlib")
 
 
 @pytest.mark.slow

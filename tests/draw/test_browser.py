@@ -13,11 +13,12 @@ import pytest
 
 from distlib.cli import lab
 from tests.draw.test_player_browser import end_kernels
-from tests.notebooks.test_browser import FLAGS, LESSONS, PATIENCE, open_notebook
+from tests.notebooks.test_browser import LESSONS, open_notebook
+from tests.tools.chromium import PATIENCE, fresh_page
 from tests.tools.lab_process import running_lab
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
+    from playwright.sync_api import Browser, Locator, Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -35,58 +36,59 @@ CELLS = (
     "print(choice.compare('tree'), order.compare(['tree', 'master', 'ring']))",
 )
 TITLES = "Messages of 2 ranks. Timeline of 2 ranks over seconds: 1 message of 8 B in 1 round."
+AGAIN = "lessons/again.ipynb"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder that `distlib lab` opens, with our cells instead of the first lesson."""
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that `distlib lab` opens in the dark theme, with our cells as the first lesson, and once more."""
+    folder = tmp_path_factory.mktemp("pictures")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    path = tmp_path / lab.FIRST_LESSON
-    path.parent.mkdir(parents=True)
-    nbformat.write(notebook, path)
-    return tmp_path
-
-
-@pytest.fixture
-def page(browser_path: str) -> Iterator[Page]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path, args=FLAGS, timeout=PATIENCE)
-        page = browser.new_page(viewport={"width": 1280, "height": 1600})
-        page.set_default_timeout(PATIENCE)
-        yield page
-        browser.close()
-
-
-def test_a_student_predicts_and_looks(page: Page, folder: Path) -> None:
+    for path in (folder / lab.FIRST_LESSON, folder / "work" / AGAIN):
+        path.parent.mkdir(parents=True)
+        nbformat.write(notebook, path)
     settings = folder / "settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
     (settings / "themes.jupyterlab-settings").write_text(json.dumps({"theme": "JupyterLab Dark"}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
     with running_lab(folder, JUPYTERLAB_SETTINGS_DIR=str(folder / "settings")) as (_, address):
-        open_notebook(page, address, LESSONS[0])
-        run_all(page)
-        page.locator(".jp-OutputArea p", has_text="The run says 8 B. (No prediction was committed.)").wait_for()
-        _commit_by_key(page.locator(".jp-Cell").nth(1))
-        _commit_by_button(page.locator(".jp-Cell").nth(2))
-        _choose_by_key(page.locator(".jp-Cell").nth(5))
-        _order_by_key_and_mouse(page.locator(".jp-Cell").nth(6))
-        _change_it(page.locator(".jp-Cell").nth(6))
-        for number in (4, 7):
-            page.locator(".jp-Cell").nth(number).locator(".cm-content").click()
-            page.keyboard.press("Shift+Enter")
-        page.get_by_text("the run says tree, master, ring. Only ring and master are swapped.").wait_for()
-        picture = page.locator(".jp-OutputArea img >> visible=true")
-        picture.wait_for()
-        assert (picture.get_attribute("alt") or "").startswith(TITLES)
-        assert picture.get_attribute("class") == "distlib-dark", "the theme is dark"
-        box = picture.bounding_box()
-        assert box is not None and 600 < box["width"] <= 900
-        _run_again_and_on(page.locator(".jp-Cell").nth(2))
-        answer = "You said 2*4 B, which is 8 B, the run says 8 B. That is right."
-        page.locator(".jp-OutputArea p", has_text=answer).wait_for()
-        assert page.locator("body").get_attribute("data-jp-theme-light") == "false"
+        yield address
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    with fresh_page(browser, 1280, 1600) as page:
+        yield page
+
+
+def test_a_student_predicts_and_looks(page: Page, address: str) -> None:
+    open_notebook(page, address, LESSONS[0])
+    run_all(page)
+    page.locator(".jp-OutputArea p", has_text="The run says 8 B. (No prediction was committed.)").wait_for()
+    _commit_by_key(page.locator(".jp-Cell").nth(1))
+    _commit_by_button(page.locator(".jp-Cell").nth(2))
+    _choose_by_key(page.locator(".jp-Cell").nth(5))
+    _order_by_key_and_mouse(page.locator(".jp-Cell").nth(6))
+    _change_it(page.locator(".jp-Cell").nth(6))
+    for number in (4, 7):
+        page.locator(".jp-Cell").nth(number).locator(".cm-content").click()
+        page.keyboard.press("Shift+Enter")
+    page.get_by_text("the run says tree, master, ring. Only ring and master are swapped.").wait_for()
+    picture = page.locator(".jp-OutputArea img >> visible=true")
+    picture.wait_for()
+    assert (picture.get_attribute("alt") or "").startswith(TITLES)
+    assert picture.get_attribute("class") == "distlib-dark", "the theme is dark"
+    box = picture.bounding_box()
+    assert box is not None and 600 < box["width"] <= 900
+    _run_again_and_on(page.locator(".jp-Cell").nth(2))
+    answer = "You said 2*4 B, which is 8 B, the run says 8 B. That is right."
+    page.locator(".jp-OutputArea p", has_text=answer).wait_for()
+    assert page.locator("body").get_attribute("data-jp-theme-light") == "false"
 
 
 def _commit_by_key(cell: Locator) -> None:
@@ -167,30 +169,27 @@ def _restart(page: Page) -> None:
     page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
 
 
-def test_after_a_restart_and_on_the_next_day_the_form_says_what_to_do(page: Page, folder: Path) -> None:
-    with running_lab(folder) as (_, address):
-        open_notebook(page, address, LESSONS[0])
-        run_all(page)
-        page.locator(".jp-OutputArea p", has_text="The run says 8 B. (No prediction was committed.)").wait_for()
-        _commit_by_button(page.locator(".jp-Cell").nth(2))
-        _restart(page)
-        cell = page.locator(".jp-Cell").nth(1)
-        cell.get_by_label("Your prediction:").fill("8")
-        cell.get_by_role("button", name="Commit").click()
-        cell.get_by_text("If it was restarted, run this cell again, then commit.").wait_for()
-        page.locator(".jp-Cell").nth(4).locator(".cm-content").click()
-        page.keyboard.press("Control+s")
-        page.locator(".jp-Cell").nth(4).locator(".cm-content").click()
-        saved_when(page, folder / "work" / LESSONS[0], "You committed: 7*16, which is 112 rounds.")
-        end_kernels(address)
-        page.route(
-            "**/api/sessions*", lambda route: route.abort() if route.request.method == "POST" else route.continue_()
-        )
-        page.goto(address.replace("/lab/tree/", "/lab/workspaces/again/tree/"))
-        page.get_by_text("You committed: 7*16, which is 112 rounds. To predict (again), run this cell").wait_for()
-        page.get_by_text("(master, ring, tree) To predict (again), run this cell").first.wait_for()
-        for words in ("Loading widget", "Error displaying widget", "model not found"):
-            assert not page.get_by_text(words).locator("visible=true").count()
+def test_after_a_restart_and_on_the_next_day_the_form_says_what_to_do(page: Page, address: str, folder: Path) -> None:
+    open_notebook(page, address, AGAIN)
+    run_all(page)
+    page.locator(".jp-OutputArea p", has_text="The run says 8 B. (No prediction was committed.)").wait_for()
+    _commit_by_button(page.locator(".jp-Cell").nth(2))
+    _restart(page)
+    cell = page.locator(".jp-Cell").nth(1)
+    cell.get_by_label("Your prediction:").fill("8")
+    cell.get_by_role("button", name="Commit").click()
+    cell.get_by_text("If it was restarted, run this cell again, then commit.").wait_for()
+    page.locator(".jp-Cell").nth(4).locator(".cm-content").click()
+    page.keyboard.press("Control+s")
+    page.locator(".jp-Cell").nth(4).locator(".cm-content").click()
+    saved_when(page, folder / "work" / AGAIN, "You committed: 7*16, which is 112 rounds.")
+    end_kernels(address)
+    page.route("**/api/sessions*", lambda route: route.abort() if route.request.method == "POST" else route.continue_())
+    page.goto(address.replace("/lab/tree/", "/lab/workspaces/again/tree/").replace(LESSONS[0], AGAIN))
+    page.get_by_text("You committed: 7*16, which is 112 rounds. To predict (again), run this cell").wait_for()
+    page.get_by_text("(master, ring, tree) To predict (again), run this cell").first.wait_for()
+    for words in ("Loading widget", "Error displaying widget", "model not found"):
+        assert not page.get_by_text(words).locator("visible=true").count()
 
 
 def run_all(page: Page) -> None:

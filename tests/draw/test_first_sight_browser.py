@@ -10,12 +10,13 @@ import nbformat
 import pytest
 
 from distlib.cli import lab
-from tests.notebooks.test_browser import FLAGS, LESSONS, PATIENCE, open_notebook
+from tests.notebooks.test_browser import LESSONS, open_notebook
+from tests.tools.chromium import fresh_page
 from tests.tools.first_sight import faults
 from tests.tools.lab_process import running_lab
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -58,20 +59,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def page(folder: Path, browser_path: str) -> Iterator[Page]:
+def page(folder: Path, browser: Browser) -> Iterator[Page]:
     """The notebook when it has run. All outputs are in the page: else JupyterLab has only those in sight."""
-    from playwright.sync_api import sync_playwright
-
     settings = folder / "settings" / "@jupyterlab" / "notebook-extension"
     settings.mkdir(parents=True)
     (settings / "tracker.jupyterlab-settings").write_text('{"windowingMode": "none"}')
     with (
         running_lab(folder, JUPYTERLAB_SETTINGS_DIR=str(folder / "settings")) as (_, address),
-        sync_playwright() as own,
+        fresh_page(browser, 1280, 720) as page,
     ):
-        browser = own.chromium.launch(executable_path=browser_path, args=FLAGS, timeout=PATIENCE)
-        page = browser.new_page(viewport={"width": 1280, "height": 720})
-        page.set_default_timeout(PATIENCE)
         open_notebook(page, address, LESSONS[0])
         page.get_by_role("menuitem", name="Run", exact=True).click()
         page.locator(".lm-Menu-item", has_text="Run All Cells").first.click()
@@ -79,7 +75,6 @@ def page(folder: Path, browser_path: str) -> Iterator[Page]:
         page.locator(".distlib-form").nth(2).wait_for()
         page.locator(".distlib-papers img >> visible=true").wait_for()
         yield page
-        browser.close()
 
 
 def test_players_open_in_the_midst_of_the_run(page: Page) -> None:

@@ -15,11 +15,12 @@ import pytest
 from PIL import Image
 
 from distlib.cli import lab
-from tests.notebooks.test_browser import FLAGS, LESSONS, PATIENCE, open_notebook, saved_when_executed
+from tests.notebooks.test_browser import LESSONS, open_notebook, saved_when_executed
+from tests.tools.chromium import fresh_page
 from tests.tools.lab_process import running_lab
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page, Request
+    from playwright.sync_api import Browser, Locator, Page, Request
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -64,24 +65,18 @@ def address(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def page(browser_path: str) -> Iterator[Page]:
-    """A tab of a fresh browser that reaches nothing but this machine."""
-    from playwright.sync_api import sync_playwright
+def page(browser: Browser) -> Iterator[Page]:
+    """It must reach nothing but this machine."""
+    elsewhere: list[str] = []
 
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path, args=FLAGS, timeout=PATIENCE)
-        page = browser.new_page(viewport={"width": 1280, "height": 1400})
-        page.set_default_timeout(PATIENCE)
-        elsewhere: list[str] = []
+    def note(request: Request) -> None:
+        if not re.match(r"data:|blob:|\w+://(localhost|127\.0\.0\.1)\b", request.url):
+            elsewhere.append(request.url)
 
-        def note(request: Request) -> None:
-            if not re.match(r"data:|blob:|\w+://(localhost|127\.0\.0\.1)\b", request.url):
-                elsewhere.append(request.url)
-
+    with fresh_page(browser, 1280, 1400) as page:
         page.on("request", note)
         yield page
-        browser.close()
-        assert elsewhere == []
+    assert elsewhere == []
 
 
 def place(player: Locator, expected: str) -> None:

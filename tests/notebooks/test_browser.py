@@ -13,21 +13,17 @@ import psutil
 import pytest
 
 from distlib.folded_answers import NOT_RUN, TITLE
+from tests.tools.chromium import PATIENCE, fresh_page
 from tests.tools.lab_process import running_lab
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1200)]
 
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
-    "--disable-background-networking --disable-component-update --disable-sync"
-).split()
 # All lessons run in test_lessons.py; in a browser the first one. What is played: tests/draw/test_player_browser.py.
 LESSONS = ("lessons/lesson_00_start_here.ipynb",)
 EXERCISE = "exercises/02_all_reduce/02_all_reduce.ipynb"
-PATIENCE = 240_000  # milliseconds that a page may need; on a busy machine a kernel starts slowly
 
 
 @pytest.fixture(scope="module")
@@ -51,16 +47,9 @@ def address(course: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def page(browser_path: str) -> "Iterator[Page]":
-    """A tab of a fresh browser."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path, args=FLAGS, timeout=PATIENCE)
-        page = browser.new_page(viewport={"width": 1400, "height": 1000})
-        page.set_default_timeout(PATIENCE)
+def page(browser: "Browser") -> "Iterator[Page]":
+    with fresh_page(browser, 1400, 1000) as page:
         yield page
-        browser.close()
 
 
 def open_notebook(page: "Page", address: str, notebook: str) -> None:

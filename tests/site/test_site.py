@@ -16,9 +16,10 @@ from distlib.authoring.site.__main__ import LARGEST
 from distlib.authoring.site.site_links import find_faults
 from distlib.authoring.site.sphinx_site import Site
 from distlib.authoring.stored_runs import StoredRuns
+from tests.tools.chromium import fresh_page
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -104,21 +105,15 @@ def test_a_word_is_found(site: Site) -> None:
 
 
 @pytest.fixture(params=["light", "dark"])
-def page(request: pytest.FixtureRequest, site: Site, browser_path: str) -> Iterator[Page]:
+def page(request: pytest.FixtureRequest, site: Site, browser: Browser) -> Iterator[Page]:
     """The page of the lesson, on a small screen, in each color scheme; it must not ask for anything outside."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"], timeout=120_000)
-        page = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme=request.param)
-        page.set_default_timeout(120_000)
+    with fresh_page(browser, 390, 844, color_scheme=request.param) as page:
         asked: list[str] = []
         page.on("request", lambda sent: asked.append(sent.url))
         page.on("pageerror", lambda error: asked.append(f"an error: {error}"))
         page.goto((site.target / "course" / f"{LESSON}.html").as_uri())
         yield page
         assert [url for url in asked if not url.startswith("file:")] == []
-        browser.close()
 
 
 @pytest.mark.browser

@@ -82,8 +82,9 @@ from tests.answer_files import Answer, read_answers
 from tests.answers_fast import SLOW
 from tests.conftest import BROWSERS
 from tests.judge import test_hostile_class as hostile_class
-from tests.notebooks.test_browser import FLAGS, open_notebook
+from tests.notebooks.test_browser import open_notebook
 from tests.tools import clinic_figures, framework_figures, share_figures, slurm_figures, zero_figures
+from tests.tools.chromium import running_chromium
 from tests.tools.game_class import make_game_class
 from tests.tools.hostile_submissions import read_hostile, released_notebook, right_answers
 from tests.tools.lab_process import running_lab
@@ -194,15 +195,11 @@ def import_time() -> None:
 
 def start_a_lesson() -> None:
     """A course that nobody has opened yet: `distlib lab`, its address in a browser, Shift+Enter twice."""
-    from playwright.sync_api import sync_playwright
-
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     if executable is None:
         return note("distlib lab → first cell of lesson 00 has run", "no Chromium here", "≤ 15 s")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
+    with running_chromium(executable) as browser:
         runs = [_start_once(browser.new_page(viewport={"width": 1400, "height": 1000})) for _ in range(3)]
-        browser.close()
     whole = [sum(run.values()) - run["of it, processor time of server and kernel"] for run in runs]
     measured = f"{statistics.median(whole):.1f} s ({min(whole):.1f} to {max(whole):.1f}), no click, Shift+Enter twice"
     note("distlib lab → first cell of lesson 00 has run", measured, "≤ 15 s, 2 clicks")
@@ -1001,15 +998,12 @@ def _run_a_pipeline(comm: Communicator, schedule: Schedule, costs: Costs, steps:
 
 
 def players_in_a_browser() -> None:
-    from playwright.sync_api import sync_playwright
-
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     if executable is None:
         return note("players in Chromium", "no Chromium here", "≤ 1 s")
-    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as name, running_chromium(executable) as browser:
         folder = Path(name)
         write_notebook(folder / FIRST_LESSON, [_RUN, *_PLAYERS.values()])
-        browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
         with running_lab(folder) as (_, address):
             page = browser.new_page(viewport={"width": 1280, "height": 1400})
             open_notebook(page, address, FIRST_COPY.removeprefix("work/"))
@@ -1018,7 +1012,6 @@ def players_in_a_browser() -> None:
             page.locator(".jp-InputPrompt", has_text="[1]:").wait_for()
             for number, player in enumerate(_PLAYERS):
                 time_player(page, number, player)
-            browser.close()
 
 
 def time_player(page: Page, number: int, name: str) -> None:

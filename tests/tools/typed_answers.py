@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any
 from tests.answer_files import Answer
 from tests.answers_fast import select, without_header
 from tests.conftest import _browser
-from tests.notebooks.test_browser import FLAGS, PATIENCE, definition_of, open_notebook, write_answer
+from tests.notebooks.test_browser import definition_of, open_notebook, write_answer
+from tests.tools.chromium import PATIENCE, fresh_page, running_chromium
 from tests.tools.lab_process import running_lab
 
 if TYPE_CHECKING:
@@ -124,19 +125,19 @@ def _cells_of(exercise: str) -> list[dict[str, Any]]:
 @contextmanager
 def opened(exercise: str) -> Iterator[Page]:
     """A tab with a student's copy of this exercise, in the JupyterLab that `distlib lab` starts."""
-    from playwright.sync_api import sync_playwright
-
-    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+    path = _browser()
+    assert path is not None, "there is no Chromium"
+    with tempfile.TemporaryDirectory() as name:
         for part in ("course", "exercises"):
             shutil.copytree(ROOT / part, Path(name) / part, ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
         shutil.copy(ROOT / "nbgrader_config.py", name)
-        with running_lab(Path(name)) as (_, address):
-            browser = playwright.chromium.launch(executable_path=_browser(), args=FLAGS)
-            page = browser.new_page(viewport={"width": 1400, "height": 8000})  # an editor has only the lines in view
-            page.set_default_timeout(PATIENCE)
+        with (
+            running_lab(Path(name)) as (_, address),
+            running_chromium(path) as browser,
+            fresh_page(browser, 1400, 8000) as page,  # an editor has only the lines in view
+        ):
             open_notebook(page, address, f"exercises/{exercise}/{exercise}.ipynb")
             yield page
-            browser.close()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
