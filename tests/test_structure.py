@@ -74,6 +74,7 @@ TOP = 2  # `from distlib import World` reaches what distlib/names.py re-exports:
 
 # A method of training never imports another one, so that each can be read alone. What they may share:
 SHARED_IN_TRAINING = {
+    ("ddp", "backward_pass"),
     ("ddp", "buckets"),
     ("ddp", "replicas"),
     ("gossip", "mixing"),
@@ -87,6 +88,7 @@ SHARED_IN_TRAINING = {
     ("strategy", "pipeline"),
     ("strategy", "schedules"),
     ("strategy", "zero"),
+    ("zero", "backward_pass"),
     ("zero", "par_points"),
     ("zero", "replicas"),
 }

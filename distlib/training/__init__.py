@@ -5,6 +5,7 @@ ddp               a model on every rank, gradients summed while backward runs (`
 zero              optimizer states, gradients and parameters in shards: ZeRO, FSDP
 long_sequences    attention over a sequence in parts: ring attention, Ulysses
 experts           a mixture of experts over ranks: tokens travel to their experts and back
+backward_pass     which backward pass is this: a new one, or one inside another?
 replicas          the same model on every rank: compared, and copied from rank 0
 sampler           which samples a rank trains on
 large_batch       accumulated gradients, warm-up of the learning rate, local SGD

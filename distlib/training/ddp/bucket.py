@@ -59,6 +59,10 @@ class Bucket:
         self._slots[parameter].view(parameter.shape).copy_(parameter.grad)
         self._filled.add(parameter)
 
+    def name_of(self, parameter: nn.Parameter) -> str:
+        """The name of one of its parameters."""
+        return next(name for name, each in self.parameters.items() if each is parameter)
+
     @property
     def is_full(self) -> bool:
         """Whether every parameter has filled in its gradient."""

@@ -24,11 +24,10 @@ from torch import nn
 from distlib.arguments import check_callable
 from distlib.collectives import all_reduce
 from distlib.communicator import Communicator, Work
+from distlib.training.backward_pass import BackwardPass
 from distlib.training.ddp.active_ranks import ActiveRanks
 from distlib.training.ddp.bucket import Bucket
 from distlib.training.ddp.finite import check_finite
-from distlib.worlds.private_torch import at_end_of_backward
-from distlib.worlds.simulated.rank_contexts import OUTSIDE, current_backward
 
 AllReduce = Callable[[Communicator, torch.Tensor], object]  # sums up a tensor over all ranks, in place
 
@@ -68,7 +67,7 @@ class GradientReducer:
         self._is_paused = False
         self._bucket_of = {parameter: bucket for bucket in buckets for parameter in bucket.parameters.values()}
         self._works: list[Work] = []  # of the buckets that have been started, in their order
-        self._backward = OUTSIDE  # the backward pass that the gradients in the buckets come from
+        self._pass = BackwardPass(at_end=self._finish)
         for parameter in self._bucket_of:
             parameter.register_post_accumulate_grad_hook(self._on_gradient)
 
@@ -90,25 +89,29 @@ class GradientReducer:
         """A parameter's gradient is complete: called by torch in the middle of the backward pass."""
         if self._is_paused:
             return
-        if self._backward != current_backward():
-            self._begin()
-        self._bucket_of[parameter].fill(parameter)
+        if self._pass.begins():
+            self._drop_what_is_left()
+        bucket = self._bucket_of[parameter]
+        if self._overlap and bucket.is_full:
+            raise RuntimeError(
+                f"on rank {self._comm.rank} a second gradient came for {bucket.name_of(parameter)} in one backward "
+                "pass, when the first one was on its way. Does a layer compute twice under reentrant checkpointing? "
+                "Then call checkpoint(…, use_reentrant=False)."
+            )
+        bucket.fill(parameter)
         while self._overlap and len(self._works) < len(self._buckets) and self._buckets[len(self._works)].is_full:
             self._sum_up_after(self._works, self._buckets[len(self._works)])
 
-    def _begin(self) -> None:
-        """A backward pass has produced its first gradient. Drop what is left of an earlier one that failed."""
+    def _drop_what_is_left(self) -> None:
+        """Drop what is left of a backward pass that failed."""
         for work in self._works:
             work.wait()
         self._works = []
         for bucket in self._buckets:
             bucket.empty()
-        self._backward = current_backward()
-        at_end_of_backward(self._finish)
 
     def _finish(self) -> None:
         """The backward pass is over: send the rest, and wait for everything."""
-        self._backward = OUTSIDE
         works, self._works = self._works, []
         for bucket in self._buckets[len(works) :]:
             self._fill_what_was_there_before(bucket)
@@ -136,7 +139,8 @@ class GradientReducer:
         if missing and not bucket.counts_users:
             raise RuntimeError(
                 f"on rank {self._comm.rank} the backward pass produced no gradient for {', '.join(missing)}. If the "
-                "loss does not depend on every parameter, pass find_unused_parameters=True."
+                "loss does not depend on every parameter, pass find_unused_parameters=True. If the model ends with a "
+                "layer under reentrant checkpointing, call checkpoint(…, use_reentrant=False)."
             )
 
     def take_part_with_zeros(self) -> None:

@@ -159,10 +159,20 @@ class Unit:
 
         Args:
             keep: only note that it has come, and leave it where it is.
+
+        Raises:
+            RuntimeError: the parameter has handed over a gradient in this backward pass before.
         """
+        is_first = parameter in self._missing
         self._missing.discard(parameter)
         if keep:
             return
+        if not is_first:
+            name = next(key for key, each in self.parameters.items() if each is parameter)
+            raise RuntimeError(
+                f"on rank {self.comm.rank} a second gradient came for {name} in one backward pass. Does a layer "
+                "compute twice under reentrant checkpointing? Then call checkpoint(…, use_reentrant=False)."
+            )
         if self.gradients is None:
             self.gradients = torch.zeros(self.layout.padded_length, dtype=self.reduce_dtype, device=self.whole.device)
             views = self.layout.views(self.gradients)
@@ -230,7 +240,8 @@ def without_gradient(comm: Communicator, names: list[str]) -> RuntimeError:
     return RuntimeError(
         f"on rank {comm.rank} the backward pass produced no gradient for {', '.join(names)}, which the other ranks "
         "wait for. The loss must depend on every parameter, on every rank; freeze those that are not to be trained "
-        "before the model is sharded, with parameter.requires_grad_(False)."
+        "before the model is sharded, with parameter.requires_grad_(False). If a layer is under reentrant "
+        "checkpointing, call checkpoint(…, use_reentrant=False)."
     )
 
 

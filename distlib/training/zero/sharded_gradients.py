@@ -20,10 +20,9 @@ import torch
 from torch import nn
 
 from distlib.communicator import Communicator
+from distlib.training.backward_pass import BackwardPass
 from distlib.training.zero.shard_unit import Unit, without_gradient
 from distlib.training.zero.sharded_optimizer import ShardedOptimizer
-from distlib.worlds.private_torch import at_end_of_backward
-from distlib.worlds.simulated.rank_contexts import OUTSIDE, current_backward
 
 
 class ShardedGradients(ShardedOptimizer):
@@ -63,7 +62,7 @@ class GradientAverager:
         self.sync = True
         self._units = units
         self._under_way: list[Unit] = []  # those whose reduce-scatter has begun and was not waited for
-        self._backward = OUTSIDE
+        self._pass = BackwardPass(at_end=self.finish)
         for unit in units:
             for parameter in unit.parameters.values():
                 parameter.register_post_accumulate_grad_hook(self._hook(unit))
@@ -87,13 +86,10 @@ class GradientAverager:
 
     def begin_backward(self) -> None:
         """Note that a backward pass runs; the first call in each pass has `finish` called at its end."""
-        if self._backward == current_backward():
-            return
-        self._backward = current_backward()
-        for unit in self._units:
-            unit.forget_gradients()  # of a pass that has failed
-        self._under_way.clear()
-        at_end_of_backward(self.finish)
+        if self._pass.begins():
+            for unit in self._units:
+                unit.forget_gradients()  # of a pass that has failed
+            self._under_way.clear()
 
     def _wait(self) -> None:
         for unit in self._under_way:
@@ -106,7 +102,6 @@ class GradientAverager:
         Raises:
             RuntimeError: a parameter of a unit that was used has no gradient.
         """
-        self._backward = OUTSIDE
         for unit in self._units:
             unit.check_gradients()  # before waiting: the others are in the collective that this rank has left out
         self._wait()
