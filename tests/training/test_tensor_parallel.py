@@ -368,9 +368,13 @@ def test_ten_steps_of_a_language_model_equal_one_rank(ranks: int) -> None:
 
 
 @pytest.mark.parametrize("ranks", SIZES)
-@pytest.mark.parametrize("scale", [1, 1000])
-def test_cross_entropy_and_its_gradient_equal_torchs(ranks: int, scale: float) -> None:
+@pytest.mark.parametrize(("scale", "masked"), [(1, False), (1000, False), (1, True)])
+def test_cross_entropy_and_its_gradient_equal_torchs(ranks: int, scale: float, masked: bool) -> None:
+    """Also where the first token of each rank, and some others, are masked by a score of -inf."""
     scores = scale * torch.randn(BATCH, SEQUENCE, VOCABULARY, dtype=DOUBLE, generator=torch.Generator().manual_seed(5))
+    if masked:
+        scores[..., ::5] = scores[..., 1] = -torch.inf
+        scores.scatter_(-1, tokens()[1].unsqueeze(-1), 0.5)
     scores.requires_grad_()
     targets = tokens()[1]
     expected = cross_entropy(scores.flatten(0, 1), targets.flatten())

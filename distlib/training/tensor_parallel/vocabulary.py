@@ -111,7 +111,8 @@ class _CrossEntropy(torch.autograd.Function):
         tokens = own_range(comm, "tokens", scores.shape[-1] * comm.world_size)
         own, indices = _own_indices(targets, tokens)
         exponentials = shifted.exp()
-        at_target = shifted.gather(-1, indices.unsqueeze(-1)).squeeze(-1) * own
+        found = shifted.gather(-1, indices.unsqueeze(-1)).squeeze(-1)
+        at_target = torch.where(own, found, 0)  # a product would give NaN where a score is masked with -inf
         sums = torch.stack([exponentials.sum(dim=-1), at_target])
         all_reduce(comm, sums)
         ctx.save_for_backward(exponentials / sums[0].unsqueeze(-1), own, indices)
