@@ -460,3 +460,12 @@ def test_targets_that_do_not_fit() -> None:
         SimulatedWorld(2).run(loss, torch.tensor([3, 10]))
     with pytest.raises(RankError, match=r"a target for each row of scores, \[2\], got \[3\]"):
         SimulatedWorld(2).run(loss, torch.tensor([3, 4, 5]))
+
+
+@pytest.mark.parametrize(("numbers", "came"), [([3, 10], "3 to 10"), ([-1, 2], "-1 to 2")])
+def test_tokens_that_do_not_exist(numbers: list[int], came: str) -> None:
+    def embed(comm: Communicator) -> None:
+        VocabularyParallelEmbedding(comm, 10, 4)(torch.tensor(numbers))
+
+    with pytest.raises(RankError, match=f"expected tokens from 0 to 9, got {came}"):
+        SimulatedWorld(2).run(embed, timeout=60)

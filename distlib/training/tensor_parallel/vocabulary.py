@@ -43,6 +43,7 @@ class VocabularyParallelEmbedding(nn.Module):
         dtype: of the weights.
 
     Attributes:
+        vocabulary: as given.
         weight: [vocabulary / ranks, features], this rank's tokens.
 
     Raises:
@@ -59,12 +60,17 @@ class VocabularyParallelEmbedding(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.comm, self.tokens = comm, own_range(comm, "tokens", vocabulary)
+        self.comm, self.vocabulary, self.tokens = comm, vocabulary, own_range(comm, "tokens", vocabulary)
         rows = range(vocabulary)[self.tokens]
         self.weight = nn.Parameter(draw_linear(features, vocabulary, rows, slice(None), seed, dtype)[0])
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Token numbers of any shape […] → […, features], the same on every rank."""
+        """Token numbers of any shape […] → […, features], the same on every rank.
+
+        Raises:
+            ValueError: a token outside of the vocabulary.
+        """
+        _check_in_vocabulary("tokens", tokens, self.vocabulary)
         own, indices = _own_indices(tokens, self.tokens)
         found = embedding(indices, self.weight) * own.unsqueeze(-1)
         return sum_over_ranks(self.comm, found)
@@ -94,11 +100,7 @@ def vocabulary_parallel_cross_entropy(comm: Communicator, scores: torch.Tensor, 
         raise ValueError(
             f"expected a target for each row of scores, {list(scores.shape[:-1])}, got {list(targets.shape)}"
         )
-    vocabulary = scores.shape[-1] * comm.world_size
-    if targets.numel() and not 0 <= int(targets.min()) <= int(targets.max()) < vocabulary:
-        raise ValueError(
-            f"expected targets from 0 to {vocabulary - 1}, got {int(targets.min())} to {int(targets.max())}"
-        )
+    _check_in_vocabulary("targets", targets, scores.shape[-1] * comm.world_size)
     return _CrossEntropy.apply(comm, scores.flatten(0, -2), targets.flatten())
 
 
@@ -123,6 +125,11 @@ class _CrossEntropy(torch.autograd.Function):
         softmax, own, indices = ctx.saved_tensors
         target = torch.zeros_like(softmax).scatter_(-1, indices.unsqueeze(-1), own.unsqueeze(-1).to(softmax.dtype))
         return None, gradients[0] * (softmax - target) / len(softmax), None
+
+
+def _check_in_vocabulary(what: str, tokens: torch.Tensor, vocabulary: int) -> None:
+    if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < vocabulary:
+        raise ValueError(f"expected {what} from 0 to {vocabulary - 1}, got {int(tokens.min())} to {int(tokens.max())}")
 
 
 def _own_indices(tokens: torch.Tensor, own: slice) -> tuple[torch.Tensor, torch.Tensor]:
