@@ -443,6 +443,17 @@ def test_join_lets_ranks_have_other_numbers_of_batches(two: World, lengths: tupl
     assert largest_difference(results[0][1], results[1][1]) == 0
 
 
+def test_join_in_evaluation_mode_where_no_buffers_are_sent(two: World) -> None:
+    def run(comm: Communicator) -> list[torch.Tensor]:
+        ddp = DistributedDataParallel(comm, small_mlp(0, nn.BatchNorm1d(5))).eval()
+        for seed in ddp.join(range(3 if comm.rank else 1)):
+            ddp(batch(seed=seed)[0]).sum().backward()
+        return values(ddp)
+
+    first, second = two.run(run, timeout=60)
+    assert largest_difference(first, second) == 0
+
+
 def test_join_averages_over_those_that_have_a_batch(two: World) -> None:
     def run(comm: Communicator) -> list[float]:
         model = nn.Linear(1, 1, bias=False)

@@ -101,7 +101,7 @@ class DistributedDataParallel(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model on this rank's batch; returns its outputs."""
-        if self.training and torch.is_grad_enabled() and not self._reducer.is_paused:
+        if torch.is_grad_enabled() and not self._reducer.is_paused:
             self._copy_buffers()
         return self.module(*args, **kwargs)
 
@@ -133,7 +133,8 @@ class DistributedDataParallel(nn.Module):
         self._active.everybody_again()
 
     def _copy_buffers(self) -> None:
-        if self._broadcast_buffers:
+        """In training mode, where buffers change: also on a rank that has no batch left, so that all ranks do it."""
+        if self.training and self._broadcast_buffers:
             copy_tensors(self._comm, self.module.buffers(), root=self._active.ranks[0])
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
