@@ -171,6 +171,19 @@ def test_blocks_in_another_order_on_one_rank() -> None:
     told(change_the_order_on_rank_1, 3, words)
 
 
+def add_gradients_after_clipping(comm: Communicator, stage: int) -> None:
+    model, optimizer = sharded(comm, stage)
+    model(INPUTS).square().mean().backward()
+    optimizer.clip_grad_norm(1.0)
+    model(INPUTS).square().mean().backward()
+    optimizer.step()  # here
+
+
+def test_a_backward_pass_after_clipping() -> None:
+    """In stage 1 its gradients would stay where they are, and not count."""
+    told(add_gradients_after_clipping, 1, "on rank 0 a backward pass came after the gradients were averaged")
+
+
 # ── parameters ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

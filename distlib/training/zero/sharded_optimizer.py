@@ -84,9 +84,10 @@ class ShardedOptimizer:
         `clip_grad_norm` and `step` call it, once per step.
 
         Raises:
-            RuntimeError: a parameter has no gradient on this rank.
+            RuntimeError: a parameter has no gradient on this rank, or there was a backward pass after the averaging.
         """
         if self._averaged:
+            self._check_no_more_gradients()
             return
         for unit in self.units:
             missing = [name for name, parameter in unit.parameters.items() if parameter.grad is None]
@@ -97,6 +98,15 @@ class ShardedOptimizer:
             unit.begin_averaging()
             unit.finish_averaging()
         self._averaged = True
+
+    def _check_no_more_gradients(self) -> None:
+        more = [name for unit in self.units for name, each in unit.parameters.items() if each.grad is not None]
+        if more:
+            raise RuntimeError(
+                f"on rank {self.comm.rank} a backward pass came after the gradients were averaged, by clip_grad_norm or "
+                f"average_gradients, and would not count: {', '.join(more)}. Call these once in a step, after its last "
+                "backward pass."
+            )
 
     def clip_grad_norm(self, max_norm: float) -> float:
         """Scale all gradients down so that their norm, over all parameters, is at most `max_norm`. Returns the norm."""
