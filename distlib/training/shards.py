@@ -82,14 +82,18 @@ def shard_parameters(
 @checked
 def flatten(tensors: Sequence[torch.Tensor], shard: Shard) -> torch.Tensor:
     """The elements of a shard, one after the other, copied into one new tensor."""
-    return torch.cat([_view(tensors, piece) for piece in shard])
+    return torch.cat([tensors[piece.tensor].detach().reshape(-1)[piece.start : piece.stop] for piece in shard])
 
 
 def unflatten(flat: torch.Tensor, tensors: Sequence[torch.Tensor], shard: Shard) -> None:
-    """Write what `flatten` gives back into the tensors, in place. They must be contiguous."""
+    """Write what `flatten` gives back into the tensors, in place. They may lie in memory in any order."""
     parts = flat.split([piece.length for piece in shard])
     for piece, part in zip(shard, parts, strict=True):
-        _view(tensors, piece).copy_(part)
+        tensor = tensors[piece.tensor].detach()
+        elements = tensor.reshape(-1)  # a view; a copy, if they lie in another order
+        elements[piece.start : piece.stop].copy_(part)
+        if not tensor.is_contiguous():
+            tensor.copy_(elements.view(tensor.shape))
 
 
 def _cut(number: int, tensor: torch.Tensor, largest_bytes: int) -> Shard:
@@ -97,7 +101,3 @@ def _cut(number: int, tensor: torch.Tensor, largest_bytes: int) -> Shard:
     if step < 1:
         raise ValueError(f"expected pieces of at least one element, {tensor.itemsize} bytes, got {largest_bytes}")
     return [Piece(number, start, min(start + step, tensor.numel())) for start in range(0, tensor.numel(), step)]
-
-
-def _view(tensors: Sequence[torch.Tensor], piece: Piece) -> torch.Tensor:
-    return tensors[piece.tensor].detach().view(-1)[piece.start : piece.stop]

@@ -43,6 +43,17 @@ def test_flatten_and_back() -> None:
     assert all(torch.equal(tensor, copy) for tensor, copy in zip(tensors, copies, strict=True))
 
 
+def test_tensors_may_lie_in_memory_in_any_order() -> None:
+    tensors = [torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last), torch.randn(3, 5).t()]
+    copies = [torch.zeros_like(tensor) for tensor in tensors]
+    assert not any(tensor.is_contiguous() for tensor in tensors + copies)
+    for shard in shard_parameters(tensors, 3, 64):
+        flat = flatten(tensors, shard)
+        assert torch.equal(flat, flatten([tensor.contiguous() for tensor in tensors], shard))
+        unflatten(flat, copies, shard)
+    assert all(torch.equal(tensor, copy) for tensor, copy in zip(tensors, copies, strict=True))
+
+
 @pytest.mark.parametrize(
     ("num_servers", "largest", "message"),
     [
