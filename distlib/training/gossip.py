@@ -43,6 +43,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 
 
 @checked
+@torch.no_grad()
 def gossip_average(
     comm: Communicator, tensor: torch.Tensor, schedule: Schedule, rounds: int = 1, first_round: int = 0
 ) -> None:
@@ -68,6 +69,7 @@ def gossip_average(
 
 
 @checked
+@torch.no_grad()
 def push_sum(
     comm: Communicator,
     tensor: torch.Tensor,

@@ -313,6 +313,19 @@ def test_without_the_weights_a_directed_graph_gives_another_mean() -> None:
     assert max(weights) - min(weights) > 0.5
 
 
+def test_parameters_are_averaged_without_a_graph() -> None:
+    def average(comm: Communicator) -> list[bool]:
+        ours, expected = nn.Parameter(values(comm.rank)), values(comm.rank)
+        gossip_average(comm, ours, metropolis_weights(ring(3)))
+        gossip_average(comm, expected, metropolis_weights(ring(3)))
+        right = [torch.equal(ours, expected)]
+        push_sum(comm, ours, nn.Parameter(torch.ones((), dtype=torch.float64)), push_weights(ring(3)))
+        push_sum(comm, expected, torch.ones((), dtype=torch.float64), push_weights(ring(3)))
+        return [*right, torch.equal(ours, expected), ours.is_leaf]
+
+    assert SimulatedWorld(3).run(average, timeout=60) == [[True] * 3] * 3
+
+
 # Training
 
 
