@@ -19,6 +19,7 @@ from distlib.training.zero import (
     ShardedOptimizer,
     bytes_sent_by_stage,
     check_elementwise,
+    clip_gradients,
     first_stage_within,
     load_shards,
     memory_by_stage,
@@ -141,6 +142,38 @@ def test_ten_steps_are_those_of_one_process(stage: int, ranks: int) -> None:
 def test_the_norm_is_that_of_all_parameters(stage: int) -> None:
     """Small enough to clip in every step; 5 ranks, so that every unit is padded."""
     equal_to_one_process(simulated(5).run(train, stage, "sgd", 0.05), alone("sgd", 0.05))
+
+
+@pytest.mark.parametrize("largest", [0.1, 10.0, torch.inf, torch.nan])
+def test_gradients_are_clipped_as_by_torch(largest: float) -> None:
+    """Below the limit, above it, and with a number that is not finite, which then spoils the gradients of all ranks."""
+    gradients = torch.tensor([[0.1, -0.2], [0.3, largest]])
+
+    def clip(comm: Communicator) -> torch.Tensor:
+        shard = nn.Parameter(torch.zeros(2))
+        shard.grad = gradients[comm.rank].clone()
+        clip_gradients(comm, [shard], max_norm=1.0)
+        return shard.grad
+
+    whole = nn.Parameter(torch.zeros(2, 2))
+    whole.grad = gradients.clone()
+    nn.utils.clip_grad_norm_(whole, max_norm=1.0)
+    torch.testing.assert_close(torch.stack(simulated(2).run(clip)), whole.grad, equal_nan=True)
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_gradients_are_dropped_or_filled_with_zeros(stage: int) -> None:
+    def drop(comm: Communicator, **options: bool) -> list[float | None]:
+        model = Blocks()
+        maker = ShardedOptimizer if stage == 1 else ShardedGradients
+        optimizer = maker(comm, model, torch.optim.SGD, units=model.blocks, lr=0.1)
+        model(rows(comm, 0)).sum().backward()
+        optimizer.average_gradients()
+        optimizer.zero_grad(**options)
+        return [None if unit.shard.grad is None else float(unit.shard.grad.norm()) for unit in optimizer.units]
+
+    assert simulated(2).run(drop) == simulated(2).run(drop, set_to_none=True) == [[None] * 3] * 2
+    assert simulated(2).run(drop, set_to_none=False) == [[0.0] * 3] * 2
 
 
 @pytest.mark.parametrize("options", [{"reshard_after_forward": True}, {"reshard_after_forward": False}])

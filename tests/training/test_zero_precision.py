@@ -1,6 +1,6 @@
 """Mixed precision, to the bit: parameters in bfloat16, averages in float32 or bfloat16, the optimizer in float32."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -79,3 +79,27 @@ def test_mixed_precision_is_that_of_one_process_that_casts(stage: int, reduce_dt
     sent = {(call.partition(" ")[0], dtype) for call, dtype in of_units} - {("broadcast", "float32")}
     averaged = {None: "float32", torch.float32: "float32", HALF: "bfloat16"}[reduce_dtype]
     assert sent == {("all_gather", "bfloat16"), ("reduce_scatter", averaged)}
+
+
+class Pair(NamedTuple):
+    inputs: torch.Tensor
+    numbers: torch.Tensor
+
+
+class OfPairs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 5)
+
+    def forward(self, pairs: list[Pair]) -> tuple[torch.Tensor, torch.dtype]:
+        (pair,) = pairs
+        return self.layer(pair.inputs), pair.numbers.dtype
+
+
+def test_inputs_in_a_named_tuple_are_cast() -> None:
+    def run(comm: Communicator) -> tuple[torch.dtype, torch.dtype]:
+        model = FullyShardedModule(comm, OfPairs(), param_dtype=HALF)
+        output, numbers = model([Pair(torch.ones(2, 6), torch.arange(3))])
+        return output.dtype, numbers
+
+    assert SimulatedWorld(RANKS, contexts="threads").run(run) == [(HALF, torch.int64)] * RANKS

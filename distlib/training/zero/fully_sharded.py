@@ -251,4 +251,6 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
         return value.to(dtype) if value.is_floating_point() else value
     if isinstance(value, dict):
         return {key: _cast(each, dtype) for key, each in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):  # a NamedTuple
+        return type(value)(*(_cast(each, dtype) for each in value))
     return type(value)(_cast(each, dtype) for each in value) if type(value) in (list, tuple) else value

@@ -34,7 +34,8 @@ def gradient_norm(comm: Communicator, shards: Sequence[nn.Parameter]) -> float:
 def clip_gradients(comm: Communicator, shards: Sequence[nn.Parameter], max_norm: float) -> float:
     """Scale the gradients of all shards, in place, so that their norm is at most `max_norm`.
 
-    The factor is max_norm / (norm + 10⁻⁶), as in torch.nn.utils.clip_grad_norm_, where that is below 1.
+    The factor is max_norm / (norm + 10⁻⁶), as in torch.nn.utils.clip_grad_norm_, where that is below 1. If the norm is
+    NaN, so are all gradients afterwards.
 
     Returns:
         The norm before, the same on every rank.
@@ -50,8 +51,10 @@ def clip_gradients(comm: Communicator, shards: Sequence[nn.Parameter], max_norm:
 
 @torch.no_grad()
 def scale_gradients(parameters: Iterable[nn.Parameter], norm: float, max_norm: float) -> None:
-    """Multiply gradients whose norm is `norm`, in place, by max_norm / (norm + 10⁻⁶), where that is below 1."""
-    factor = min(1.0, max_norm / (norm + 1e-6))
+    """Multiply gradients whose norm is `norm`, in place, by max_norm / (norm + 10⁻⁶), where that is below 1 or NaN."""
+    factor = max_norm / (norm + 1e-6)
+    if factor >= 1:
+        return
     for parameter in parameters:
         if parameter.grad is not None:
             parameter.grad *= factor

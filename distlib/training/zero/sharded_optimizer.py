@@ -103,9 +103,9 @@ class ShardedOptimizer:
         more = [name for unit in self.units for name, each in unit.parameters.items() if each.grad is not None]
         if more:
             raise RuntimeError(
-                f"on rank {self.comm.rank} a backward pass came after the gradients were averaged, by clip_grad_norm or "
-                f"average_gradients, and would not count: {', '.join(more)}. Call these once in a step, after its last "
-                "backward pass."
+                f"on rank {self.comm.rank} a backward pass came after the gradients were averaged, by clip_grad_norm "
+                f"or average_gradients, and would not count: {', '.join(more)}. Call these once in a step, after its "
+                "last backward pass."
             )
 
     def clip_grad_norm(self, max_norm: float) -> float:
@@ -137,10 +137,12 @@ class ShardedOptimizer:
         """Load what `state_dict` has returned; each rank keeps its own shards. See `load_whole_optimizer_state`."""
         load_whole_optimizer_state(self.module, self, state_dict)
 
-    def zero_grad(self) -> None:
-        """Drop the gradients of all parameters and shards."""
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop all gradients; or fill them with zeros, if `set_to_none` is False, as in torch."""
         for unit in self.units:
-            unit.shard.grad = None
-            for parameter in unit.parameters.values():
-                parameter.grad = None
+            for each in (unit.shard, *unit.parameters.values()):
+                if set_to_none or each.grad is None:
+                    each.grad = None
+                else:
+                    each.grad.zero_()
         self._averaged = False
