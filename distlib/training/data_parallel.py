@@ -78,9 +78,12 @@ def data_parallel_step(
         The loss on rank 0, without a graph; None on the other ranks.
 
     Raises:
-        ValueError: fewer images than ranks; a loss or a gradient that is not finite (says where).
+        ValueError: fewer images than ranks; nothing to train; a loss that is not a single number; a loss or a gradient
+            that is not finite (says where).
         MessageMismatch: models or batches of different shapes on two ranks (names the tensor, the shapes, the ranks).
     """
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ValueError("expected a model with parameters to train, got one without, or with frozen ones only")
     model.zero_grad()
     part = split_batch(comm, images)
     replicate(comm, model, algorithm)
@@ -104,9 +107,11 @@ def split_batch(comm: Communicator, batch: torch.Tensor) -> torch.Tensor:
         Rows of the batch, cut as by `torch.tensor_split`: part r for rank r, the first B mod N parts one row longer.
 
     Raises:
-        ValueError: fewer rows than ranks.
+        ValueError: fewer rows than ranks, or a tensor without rows.
         MessageMismatch: batches of different shape or dtype on two ranks.
     """
+    if batch.dim() == 0:
+        raise ValueError("split_batch expected a batch of the shape [B, …], got a tensor with a single number")
     _check_batch_size(comm, len(batch))
     comm = announced(comm, "split_batch", shape=tuple(batch.shape))
     parts = batch.tensor_split(comm.world_size)
@@ -174,10 +179,17 @@ def loss_of_outputs(
     """The loss of the whole batch and its gradient by the outputs: what the master computes alone.
 
     Raises:
-        ValueError: a loss that is not a finite number.
+        TypeError: a loss that is not a tensor.
+        ValueError: a loss that is not a single, finite number.
     """
     outputs = outputs.detach().requires_grad_()
     loss = loss_function(outputs, labels)
+    check_tensor("loss_of_outputs", loss, " from loss_function")
+    if loss.numel() != 1:
+        raise ValueError(
+            f"expected one loss for the whole batch, got a tensor of shape {tuple(loss.shape)}: torch's loss functions "
+            'return one with reduction="mean"'
+        )
     if not loss.is_meta and not loss.isfinite().all():
         raise ValueError(f"the loss is {loss.tolist()}: look at the outputs and the learning rate")
     (gradient,) = torch.autograd.grad(loss, outputs)

@@ -219,6 +219,14 @@ def _write(model: nn.Module, flat: torch.Tensor) -> None:
 
 @checked
 def consensus_error(tensors: Sequence[torch.Tensor]) -> float:
-    """How far the ranks are from their mean, all together: the root of the summed squares of all differences."""
+    """How far the ranks are from their mean, all together: the root of the summed squares of all differences.
+
+    Raises:
+        ValueError: no tensors, or tensors of different sizes.
+    """
+    sizes = sorted({tensor.numel() for tensor in tensors})
+    if len(sizes) != 1:
+        came = f"tensors of {' and '.join(map(str, sizes))} numbers" if sizes else "none"
+        raise ValueError(f"consensus_error expected a tensor of each rank, all of one size, got {came}")
     stacked = torch.stack([tensor.detach().reshape(-1).double() for tensor in tensors])
     return float((stacked - stacked.mean(dim=0)).norm())

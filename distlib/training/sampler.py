@@ -15,6 +15,7 @@ The rules are those of torch.utils.data.distributed.DistributedSampler
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sized
 
 import torch
@@ -49,13 +50,13 @@ class DistributedSampler(Sampler[int]):
                 f"expected at least {'one sample for each rank' if drop_last else 'one sample'}, got a data set of "
                 f"{self._length} for {self._world_size} ranks"
             )
-        self._shuffle, self._seed, self._drop_last = shuffle, seed, drop_last
+        self._shuffle, self._seed, self._drop_last = shuffle, operator.index(seed), drop_last  # also those of numpy
         self._epoch = 0
 
     @checked
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch that comes next. Without this call every epoch has the same order."""
-        self._epoch = epoch
+        self._epoch = operator.index(epoch)
 
     def __len__(self) -> int:
         full, rest = divmod(self._length, self._world_size)

@@ -253,6 +253,16 @@ def test_fewer_images_than_ranks(size: int) -> None:
     assert f"expected a batch of at least 4 images for 4 ranks, got {size}" in str(error)
 
 
+def test_a_batch_without_rows() -> None:
+    error = failing_run(2, lambda comm, images: (make_model(), torch.tensor(1.0)))
+    assert "split_batch expected a batch of the shape [B, …], got a tensor with a single number" in str(error)
+
+
+def test_a_model_with_nothing_to_train() -> None:
+    error = failing_run(2, lambda comm, images: (make_model().requires_grad_(False), images))
+    assert "expected a model with parameters to train, got one without, or with frozen ones only" in str(error)
+
+
 def test_models_of_different_shapes() -> None:
     error = failing_run(3, lambda comm, images: (make_model(hidden=HIDDEN + (comm.rank == 2)), images))
     assert isinstance(error, MessageMismatch)

@@ -201,7 +201,7 @@ def test_a_file_is_written_after_every_few_updates(tmp_path: Path) -> None:
         if (tmp_path / "server.pt").exists():
             written.append(read_checkpoint(tmp_path / "server.pt").version)
     assert written == [4, 4, 4, 4, 8, 8]
-    with pytest.raises(ValueError, match="expected every to be at least 1, got 0"):
+    with pytest.raises(ValueError, match="expected an integer of at least 1 as every, got every=0"):
         keep_in_file(tmp_path / "server.pt", every=0)
     with pytest.raises(FileNotFoundError):
         read_checkpoint(tmp_path / "nothing.pt")

@@ -335,7 +335,7 @@ def test_more_stages_than_layers() -> None:
         stages_of(mlp(2), 4)
     with pytest.raises(ValueError, match="expected a cost for each of 3 layers, got 2 costs"):
         stages_of(mlp(2), 2, [1, 1])
-    with pytest.raises(ValueError, match="costs of at least 0, got -1"):
+    with pytest.raises(ValueError, match=r"a number of at least 0 as costs\[1\], got costs\[1\]=-1"):
         cut_by_cost([1, -1], 1)
 
 

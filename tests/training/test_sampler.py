@@ -4,6 +4,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from hypothesis import given
@@ -30,6 +31,10 @@ def parts(length: int, world_size: int, epoch: int = 0, **options: Any) -> list[
     lists = [list(sampler) for sampler in samplers]
     assert [len(sampler) for sampler in samplers] == [len(indices) for indices in lists]
     return lists
+
+
+def test_numbers_of_numpy() -> None:
+    assert parts(10, 2, epoch=numpy.int64(2), seed=numpy.int64(3)) == parts(10, 2, epoch=2, seed=3)
 
 
 SIZES = {"length": st.integers(1, 200), "world_size": st.integers(1, 17), "seed": st.integers(0, 99)}

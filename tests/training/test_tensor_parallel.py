@@ -462,6 +462,24 @@ def test_targets_that_do_not_fit() -> None:
         SimulatedWorld(2).run(loss, torch.tensor([3, 4, 5]))
 
 
+def test_scores_of_one_position() -> None:
+    scores = torch.arange(6.0)
+
+    def loss(comm: Communicator) -> torch.Tensor:
+        return vocabulary_parallel_cross_entropy(comm, scores.chunk(2)[comm.rank], torch.tensor(4))
+
+    for found in SimulatedWorld(2).run(loss, timeout=60):
+        torch.testing.assert_close(found, cross_entropy(scores, torch.tensor(4)))
+
+
+def test_scores_without_a_dimension() -> None:
+    def loss(comm: Communicator) -> None:
+        vocabulary_parallel_cross_entropy(comm, torch.tensor(1.0), torch.tensor(0))
+
+    with pytest.raises(RankError, match=r"scores of the shape \[…, vocabulary / ranks\], got a single number"):
+        SimulatedWorld(2).run(loss, timeout=60)
+
+
 @pytest.mark.parametrize(("numbers", "came"), [([3, 10], "3 to 10"), ([-1, 2], "-1 to 2")])
 def test_tokens_that_do_not_exist(numbers: list[int], came: str) -> None:
     def embed(comm: Communicator) -> None:

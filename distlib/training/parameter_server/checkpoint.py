@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from distlib.arguments import check_integer
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -53,10 +55,9 @@ def keep_in_file(path: str | os.PathLike[str], every: int = 1) -> Keep:
     An older one is replaced only when the new one is complete.
 
     Raises:
-        ValueError: `every` below 1.
+        ValueError: `every` is not an integer of at least 1.
     """
-    if every < 1:
-        raise ValueError(f"expected every to be at least 1, got {every}")
+    check_integer("keep_in_file", "every", every, 1)
 
     def keep(checkpoint: Checkpoint) -> None:
         if checkpoint.version % every == 0:

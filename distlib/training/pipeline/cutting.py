@@ -11,6 +11,7 @@ Design Manual", section "The Partition Problem").
 
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -18,7 +19,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from distlib.arguments import checked
+from distlib.arguments import check_integer, check_number, checked
 
 
 def cut_by_cost(costs: Sequence[float], num_stages: int) -> list[range]:
@@ -32,14 +33,16 @@ def cut_by_cost(costs: Sequence[float], num_stages: int) -> list[range]:
         For each stage the numbers of its layers.
 
     Raises:
-        ValueError: fewer layers than stages, or a negative cost.
+        ValueError: fewer layers than stages, no stage, or a cost that is negative or NaN.
     """
-    if type(num_stages) is not int or not 1 <= num_stages <= len(costs):
+    check_integer("cut_by_cost", "num_stages", num_stages, 1)
+    num_stages = operator.index(num_stages)  # also those of numpy
+    if num_stages > len(costs):
         raise ValueError(
             f"expected at least 1 stage and at most one per layer, got {num_stages} stages for {len(costs)} layers"
         )
-    if min(costs) < 0:
-        raise ValueError(f"expected costs of at least 0, got {min(costs)}")
+    for number, cost in enumerate(costs):
+        check_number("cut_by_cost", f"costs[{number}]", cost, at_least=0)
     limits = sorted({sum(costs[first:last]) for last in range(len(costs) + 1) for first in range(last)})
     low, high = 0, len(limits) - 1  # the last limit fits: everything in one stage
     while low < high:

@@ -22,6 +22,7 @@ import torch
 from torch import nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
+from distlib.arguments import checked
 from distlib.communicator import Communicator
 from distlib.training.tensor_parallel.linear import ColumnParallelLinear, RowParallelLinear
 from distlib.training.tensor_parallel.shares import share
@@ -40,6 +41,7 @@ class ParallelMLP(nn.Module):
         ValueError: the ranks do not divide the hidden features.
     """
 
+    @checked
     def __init__(self, comm: Communicator, features: int, hidden: int, *, seed: int = 0, **options: Any) -> None:
         super().__init__()
         share(comm, "hidden features", hidden)
@@ -71,6 +73,7 @@ class ParallelAttention(nn.Module):
         ValueError: the ranks do not divide the heads, or the heads do not divide the features.
     """
 
+    @checked
     def __init__(
         self, comm: Communicator, features: int, heads: int, *, causal: bool = False, seed: int = 0, **options: Any
     ) -> None:
@@ -110,6 +113,7 @@ class ParallelTransformerLayer(nn.Module):
         ValueError: the ranks do not divide heads or hidden features.
     """
 
+    @checked
     def __init__(
         self,
         comm: Communicator,

@@ -26,6 +26,7 @@ import torch
 from torch import nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
+from distlib.arguments import checked
 from distlib.collectives import all_reduce
 from distlib.communicator import Communicator
 from distlib.training.tensor_parallel.drawing import draw_linear
@@ -58,6 +59,7 @@ class GroupedQueryAttention(nn.Module):
             ranks divide the key-value heads nor these the ranks.
     """
 
+    @checked
     def __init__(
         self,
         comm: Communicator,

@@ -54,6 +54,7 @@ class ColumnParallelLinear(nn.Module):
         ValueError: the ranks do not divide the output features.
     """
 
+    @checked
     def __init__(
         self,
         comm: Communicator,
@@ -104,6 +105,7 @@ class RowParallelLinear(nn.Module):
         ValueError: the ranks do not divide the input features.
     """
 
+    @checked
     def __init__(
         self,
         comm: Communicator,

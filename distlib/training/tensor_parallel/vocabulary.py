@@ -50,6 +50,7 @@ class VocabularyParallelEmbedding(nn.Module):
         ValueError: the ranks do not divide the vocabulary.
     """
 
+    @checked
     def __init__(
         self,
         comm: Communicator,
@@ -94,14 +95,17 @@ def vocabulary_parallel_cross_entropy(comm: Communicator, scores: torch.Tensor, 
         targets: […], token numbers of the whole vocabulary, the same on every rank.
 
     Raises:
-        ValueError: a target outside of the vocabulary, or another number of targets than of scores.
+        ValueError: a target outside of the vocabulary, another number of targets than of scores, or scores without a
+            dimension.
     """
+    if scores.dim() == 0:
+        raise ValueError("expected scores of the shape […, vocabulary / ranks], got a single number")
     if scores.shape[:-1] != targets.shape:
         raise ValueError(
             f"expected a target for each row of scores, {list(scores.shape[:-1])}, got {list(targets.shape)}"
         )
     _check_in_vocabulary("targets", targets, scores.shape[-1] * comm.world_size)
-    return _CrossEntropy.apply(comm, scores.flatten(0, -2), targets.flatten())
+    return _CrossEntropy.apply(comm, scores.reshape(targets.numel(), scores.shape[-1]), targets.flatten())
 
 
 class _CrossEntropy(torch.autograd.Function):
