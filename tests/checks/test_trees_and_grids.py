@@ -43,7 +43,7 @@ def judged(check: Task, trace: Trace, **cases: Any) -> str:
     case = next(iter(check.cases(Draw(1), **cases)))
     played = [
         Played({"values": expected_on(case.facts, rank), "returned": None, "is_other": False, "moved": None,
-                "strayed": False})
+                "reformed": None, "strayed": False})
         for rank in range(case.world_size)
     ]  # fmt: skip
     remark = first(check._judge(Seen(case, played, trace, True)))

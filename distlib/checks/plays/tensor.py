@@ -38,11 +38,13 @@ def one_tensor(
         "returned": what the function returned: a tensor, a list of tensors, None; else {"type": its type's name}.
         "is_other": whether it returned a tensor whose memory is not that of the tensor it was given.
         "moved": what the student's tensor object shows, flattened, if it was pointed at other memory; else None.
+        "reformed": the student's tensor object as it is, if its shape or dtype has changed; else None.
         "strayed": whether memory next to the tensor was written.
         "changed": the names of those options, tensors, that are not as they were.
     """
     memory, view = lay_out(inputs["values"], inputs["layout"])
     ours, before = memory.as_strided(view.shape, view.stride(), view.storage_offset()), memory.clone()
+    form = view.shape, view.dtype
     kept = {name: value.clone() for name, value in inputs["options"].items() if isinstance(value, torch.Tensor)}
     returned = function(comm, view, **inputs["options"])
     return {
@@ -50,6 +52,7 @@ def one_tensor(
         "returned": returned,
         "is_other": is_other(returned, ours),
         "moved": view.detach().flatten().clone() if is_other(view, ours) else None,
+        "reformed": view.detach().clone() if (view.shape, view.dtype) != form else None,
         "strayed": strayed(memory, before, ours),
         "changed": [name for name, value in kept.items() if not torch.equal(inputs["options"][name], value)],
     }
@@ -77,7 +80,7 @@ def lay_out(values: torch.Tensor, layout: str) -> tuple[torch.Tensor, torch.Tens
     memory = torch.full((2 * length + 1 if layout == "strided" else length,), 1, dtype=values.dtype)
     view = _VIEWS[layout](memory, length)
     view.copy_(values.view(view.shape))
-    return memory, view
+    return memory.detach(), view  # two objects: whoever has the view may resize it
 
 
 def _rows(length: int) -> int:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
 import torch
@@ -33,7 +33,8 @@ import torch
 from distlib.checks.formatting import dtype_name
 from distlib.checks.plays.tensor import lay_out
 from distlib.checks.remark import Remark
-from distlib.checks.rules.values import SHOWN, first_numbers
+from distlib.checks.rules.returns import type_of
+from distlib.checks.rules.values import SHOWN, first_numbers, holds
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.tensor_cases import TensorCase, expected_on, rank_input, tensor_facts
@@ -188,7 +189,7 @@ Cause = Callable[[LeftInTensors], str | None]
 def wrong_values(
     held: LeftInTensors, rule: str, causes: Sequence[Cause], *, otherwise: str = PRINT, aim: str = "every chunk"
 ) -> Remark | None:
-    """The remark about the first wrong piece; None if all values are right.
+    """The remark about the first wrong piece, or else about a tensor of another form; None if all is right.
 
     Args:
         rule: what must be there, a sentence.
@@ -197,13 +198,23 @@ def wrong_values(
         aim: the chunks that should have the values of all ranks, for the table of contents; empty for no table.
     """
     if not held.wrong:
-        return None
+        return _another_form(held)
     cause = next(filter(None, (cause(held) for cause in causes)), otherwise)
     rank, piece = held.first
     first, last = held.pieces[piece].start, held.pieces[piece].stop - 1
     entry = "tensor" if not held.in_chunks else "chunk_of_one" if first == last else "chunk"
     words = {"rank": rank, "chunk": piece, "first": first, "last": last, "rule": rule, "cause": cause}
     return say.remark(entry, *_expected_and_found(held), *_table_of_contents(held, aim), **words)
+
+
+def _another_form(held: LeftInTensors) -> Remark | None:
+    """The remark about a tensor that has the right values, but another shape or dtype than it had."""
+    for rank, result in enumerate(held.seen.results):
+        if result["reformed"] is not None and held.judged(rank):
+            right = result["values"].view(lay_out(rank_input(held.case, rank), held.case.layout)[1].shape)
+            remark = holds(f"on rank {rank} the tensor", result["reformed"], right)
+            return replace(remark, cause=moved_tensor(held) or remark.cause) if remark else None
+    return None
 
 
 def strayed(held: LeftInTensors) -> Remark | None:
@@ -268,6 +279,16 @@ def moved_tensor(held: LeftInTensors) -> str | None:
     return say("moved_tensor") if held.would_be_right(moved) else None
 
 
+def has_not_run(held: LeftInTensors) -> str | None:
+    """The function is a generator, or a coroutine."""
+    if type_of(held.seen.results[0]["returned"]) not in ("generator", "coroutine", "async_generator"):
+        return None
+    return (
+        "no line of your function has run: with `yield` in it, or `async` before it, a call only makes an object that "
+        "is to run later. Write a plain function, and call comm's functions as they are."
+    )
+
+
 def nothing_happened(held: LeftInTensors) -> str | None:
     """No message, and no tensor has changed."""
     if len(held.unchanged) < held.size or len(held.seen.trace):
@@ -314,6 +335,7 @@ def read_early(held: LeftInTensors) -> str | None:
 WRITTEN_ELSEWHERE: tuple[Cause, ...] = (
     new_tensor,
     moved_tensor,
+    has_not_run,
     nothing_happened,
     worked_on_copy,
     first_dimension,
