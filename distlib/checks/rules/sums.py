@@ -281,12 +281,8 @@ def moved_tensor(held: LeftInTensors) -> str | None:
 
 def has_not_run(held: LeftInTensors) -> str | None:
     """The function is a generator, or a coroutine."""
-    if type_of(held.seen.results[0]["returned"]) not in ("generator", "coroutine", "async_generator"):
-        return None
-    return (
-        "no line of your function has run: with `yield` in it, or `async` before it, a call only makes an object that "
-        "is to run later. Write a plain function, and call comm's functions as they are."
-    )
+    kind = type_of(held.seen.results[0]["returned"])
+    return say("has_not_run") if kind in ("generator", "coroutine", "async_generator") else None
 
 
 def nothing_happened(held: LeftInTensors) -> str | None:
