@@ -45,6 +45,7 @@ OF_PYTHON = {
     "_data": os.environ,
     "_SubParsersAction": argparse,
     "_ParameterKind": inspect,
+    "_fields": inspect.FullArgSpec,  # and every other named tuple
 }
 
 
