@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import statistics
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -562,6 +563,45 @@ def test_a_rank_alone_has_nobody_to_receive_from(worlds) -> None:
     for world in (worlds(1), SimulatedWorld(1)):
         with pytest.raises(MessageMismatch, match="there is no other rank"):
             world.run(lambda comm: comm.recv(torch.empty(1)), timeout=100)
+
+
+_two_runs = threading.Barrier(2)
+
+
+def around_while_another_run_is_under_way(comm: Communicator) -> int:
+    if comm.rank == 0:
+        _two_runs.wait(timeout=100)
+    comm.barrier()
+    return comm.rank
+
+
+def test_two_runs_at_once_with_a_thread_for_each_rank() -> None:
+    results: list[list[int]] = []
+
+    def run() -> None:
+        world = SimulatedWorld(3, contexts="threads")
+        results.append(world.run(around_while_another_run_is_under_way, timeout=100))
+
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=100)
+    assert results == [[0, 1, 2]] * 2
+
+
+def test_a_run_inside_another_with_a_thread_for_each_rank() -> None:
+    def outer(comm: Communicator) -> list[int]:
+        comm.barrier()
+        inner = SimulatedWorld(2, contexts="threads").run(exchanges)
+        comm.barrier()
+        return inner
+
+    def exchanges(comm: Communicator) -> int:
+        comm.exchange(torch.ones(1), 1 - comm.rank, torch.empty(1), 1 - comm.rank)
+        return comm.rank
+
+    assert simulate(2, outer, contexts="threads").results == [[0, 1]] * 2
 
 
 def test_a_simulated_world_inside_a_real_rank(worlds) -> None:

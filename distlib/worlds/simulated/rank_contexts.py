@@ -55,7 +55,7 @@ class Ended(greenlet.GreenletExit):
 class GreenletContext:
     """A context that shares its thread with the others. `function` None: the hub, which is the caller itself."""
 
-    def __init__(self, function: Callable[[], None] | None = None) -> None:
+    def __init__(self, function: Callable[[], None] | None = None, hub: GreenletContext | None = None) -> None:
         self.greenlet = greenlet.greenlet(function) if function else greenlet.getcurrent()
         self.switch = self.greenlet.switch
         if function:
@@ -81,23 +81,23 @@ OUTSIDE = -1
 
 
 class ThreadContext:
-    """A context with a thread of its own, which waits until it is switched to. `function` None: the hub."""
+    """A context with a thread of its own, which waits until it is switched to. `function` None: the hub.
 
-    _running: ThreadContext | None = None
-    _hub: ThreadContext | None = None
+    Which context of a run has its turn, its hub knows: there can be several runs at a time, one inside another, too.
+    """
 
-    def __init__(self, function: Callable[[], None] | None = None) -> None:
+    def __init__(self, function: Callable[[], None] | None = None, hub: ThreadContext | None = None) -> None:
         self._turn = threading.Semaphore(0)
         self._variables = contextvars.copy_context()
         self._function = function
         self._thread: threading.Thread | None = None
         self._raise: BaseException | None = None  # what the context raises when it goes on
-        if function is None:
-            ThreadContext._hub = ThreadContext._running = self
+        self._hub = hub or self
+        self._running = self  # of the hub: the context whose turn it is
 
     def switch(self) -> None:
-        before, ThreadContext._running = ThreadContext._running, self
-        assert before is not None and before is not self
+        before, self._hub._running = self._hub._running, self
+        assert before is not self
         self._wake()
         before._turn.acquire()
         if before._raise is not None:
@@ -123,7 +123,7 @@ class ThreadContext:
             self._turn.release()
 
     def _run(self) -> None:
-        assert self._function is not None and self._hub is not None
+        assert self._function is not None
         torch.set_num_threads(torch.get_num_threads())  # a new thread of Python takes all cores else
         try:
             self._function()
@@ -132,5 +132,5 @@ class ThreadContext:
         except BaseException as error:
             self._hub._raise = error
         finally:
-            ThreadContext._running = self._hub
+            self._hub._running = self._hub
             self._hub._turn.release()

@@ -61,17 +61,14 @@ from distlib.worlds.message_check import check_apart, check_message, check_split
 from distlib.worlds.real.endpoint import Stopped
 from distlib.worlds.simulated.background import SimulatedCall
 from distlib.worlds.simulated.engine import ANYONE, Engine, Operation, SimulatedGroup, SimulatedRank, unrecorded
-from distlib.worlds.simulated.rank_contexts import Ended, GreenletContext, ThreadContext
+from distlib.worlds.simulated.rank_contexts import Context, Ended, GreenletContext, ThreadContext
 from distlib.worlds.simulated.torch_modes import current_modes, set_modes
 from distlib.worlds.tensor_bytes import describe_tensor, dtype_name_of
 
 _PASSES_ON = True  # see worlds.call_site
 _STARTS_RANKS = True  # see worlds.call_site
 
-_CONTEXTS: dict[str, type[GreenletContext] | type[ThreadContext]] = {
-    "greenlets": GreenletContext,
-    "threads": ThreadContext,
-}
+_CONTEXTS: dict[str, Callable[..., Context]] = {"greenlets": GreenletContext, "threads": ThreadContext}
 
 
 class SimulatedWorld:
@@ -197,7 +194,7 @@ class _SimulatedRun:
         group = SimulatedGroup(0, tuple(range(world.world_size)))
         for rank in self.engine.ranks:
             comm = SimulatedCommunicator(self.engine, rank, group, world.cluster)
-            rank.context = make(partial(self._call, rank, comm))
+            rank.context = make(partial(self._call, rank, comm), hub)
 
     def run(self) -> list[Any]:
         try:
