@@ -29,6 +29,7 @@ from distlib import (
 from distlib.collectives import naive_all_reduce, ring_all_reduce
 from distlib.network import Cluster, Link
 from distlib.worlds.diagnosis import RunInterrupted
+from distlib.worlds.simulated import rank_contexts
 from tests.tools.time_limits import out_of_time
 
 LINK = Link(latency=2.0, bandwidth=8.0)  # seconds and bytes/s that make sums easy to follow
@@ -485,19 +486,74 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-def test_an_interrupt_ends_the_run_and_says_where(interruptible: None) -> None:
-    def interrupted(comm: Communicator) -> None:
-        comm.barrier()
-        if comm.rank == 1:
-            os.kill(os.getpid(), signal.SIGINT)
-        while comm.rank == 1:
-            pass
-        comm.barrier()
+_threads: list[threading.Thread] = []  # of the ranks that are interrupted
+_held = threading.Lock()
 
-    world = SimulatedWorld(2)
+
+def interrupted(comm: Communicator) -> None:
+    comm.barrier()
+    if comm.rank == 1:
+        _threads.append(threading.current_thread())
+        os.kill(os.getpid(), signal.SIGINT)
+    while comm.rank == 1:
+        pass
+    comm.barrier()
+
+
+def interrupted_in_a_call_of_c(comm: Communicator) -> None:
+    _threads.append(threading.current_thread())
+    os.kill(os.getpid(), signal.SIGINT)
+    with _held:
+        while True:
+            pass
+
+
+@pytest.mark.parametrize("contexts", ["greenlets", "threads"])
+def test_an_interrupt_ends_the_run_and_says_where(interruptible: None, contexts: str) -> None:
+    _threads.clear()
+    world = SimulatedWorld(2, contexts=contexts)
     with pytest.raises(RunInterrupted, match=f"^rank 1 was computing at {HERE}.*The world can be used again"):
         world.run(interrupted)
+    (thread,) = _threads
+    assert thread is threading.main_thread() or not thread.is_alive()
     assert world.run(lambda comm: comm.rank) == [0, 1]
+
+
+def test_a_thread_in_a_call_of_c_ends_after_it(interruptible: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_contexts, "_PATIENCE_SECONDS", 0.1)
+    _threads.clear()
+    world = SimulatedWorld(2, contexts="threads")
+    with _held, pytest.raises(RunInterrupted, match=f"^rank 0 was computing at {HERE}"):
+        world.run(interrupted_in_a_call_of_c)
+    (thread,) = _threads
+    thread.join(timeout=100)
+    assert not thread.is_alive()
+    assert world.run(lambda comm: comm.rank) == [0, 1]
+
+
+@pytest.mark.parametrize("contexts", ["greenlets", "threads"])
+def test_the_time_limit_of_a_run_holds_for_one_inside_it(contexts: str) -> None:
+    def outer(comm: Communicator) -> None:
+        SimulatedWorld(2, contexts=contexts).run(loop, timeout=1000)
+
+    def loop(comm: Communicator) -> None:
+        while True:
+            pass
+
+    words = f"^{HERE}.*rank 0 was computing at {HERE}"
+    assert re.search(words, out_of_time(SimulatedWorld(2, contexts=contexts), outer, words))
+
+
+@pytest.mark.parametrize("contexts", ["greenlets", "threads"])
+def test_a_rank_that_is_ended_can_not_wait_for_others(contexts: str) -> None:
+    def waits_again(comm: Communicator) -> None:
+        try:
+            comm.recv(torch.empty(1), 1 - comm.rank)
+        finally:
+            comm.barrier()
+
+    with pytest.raises(DeadlockError, match="rank 0 waits to receive"):
+        simulate(2, waits_again, contexts=contexts)
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -211,6 +211,7 @@ class Engine:
         self.rows: list[tuple[Any, ...]] = []  # what a Message is made of; making it here would take as long as sending
         self.rounds = 0
         self.running: SimulatedRank | None = None
+        self.over = False  # whether the ranks that have not finished are to end
         self.record = record
         self.modes: Modes | None = None  # of torch, as the rank that ran last has left them; None: unknown
         self._cluster = cluster
@@ -261,7 +262,7 @@ class Engine:
 
     def block(self, rank: SimulatedRank) -> None:
         """Let the others run until `rank` is ready again."""
-        if rank.dead:  # the run is over, and code of a `finally` communicates while the rank is ended
+        if self.over:  # code of a `finally` communicates while the rank is ended
             raise Ended
         self._leave_context()
 
@@ -479,7 +480,7 @@ class Engine:
 
     def die(self, rank: SimulatedRank) -> None:
         """The running rank's time has come. What it has started in the background goes on up to that time."""
-        if rank.dead:
+        if self.over:
             raise Ended
         if rank.background.calls:
             rank.background.run_up_to(rank.background.calls[-1])

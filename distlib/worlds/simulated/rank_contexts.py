@@ -14,7 +14,10 @@ Only one context runs at a time, in both kinds.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
+import ctypes
+import queue
 import sys
 import threading
 from collections.abc import Callable
@@ -35,18 +38,24 @@ class Context(Protocol):
     def switch(self) -> None:
         """Leave the context that calls this, and continue this one. Returns when somebody switches back."""
 
-    def kill(self) -> None:
-        """End this context, which is waiting: its `finally` blocks run, then the caller goes on."""
+    def kill(self, kind: type[BaseException] | None = None) -> None:
+        """End this context: its `finally` blocks run, then the caller goes on.
+
+        Args:
+            kind: what to raise in it if it is not waiting, but in the midst of something. None: an `Ended`.
+        """
 
     def frame(self) -> FrameType | None:
         """Where this context is waiting."""
 
-    def thread(self) -> int:
-        """The number of the thread that this context runs in."""
-
 
 class Ended(greenlet.GreenletExit):
     """Raised inside a context that is to end; it goes no further than that context."""
+
+
+def raise_in(thread: int, kind: type[BaseException]) -> None:
+    """Have Python raise an exception in the thread of this number: before its next line, or when its call of C ends."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind))
 
 
 # ── greenlets ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -60,16 +69,12 @@ class GreenletContext:
         self.switch = self.greenlet.switch
         if function:
             self.greenlet.gr_context = contextvars.copy_context()  # with the variables of the notebook's cell
-        self._thread = threading.get_ident()
 
-    def kill(self) -> None:
-        self.greenlet.throw(Ended)
+    def kill(self, kind: type[BaseException] | None = None) -> None:
+        self.greenlet.throw(Ended)  # it is waiting: what interrupts it while it runs is raised in it, since it is here
 
     def frame(self) -> FrameType | None:
         return self.greenlet.gr_frame
-
-    def thread(self) -> int:
-        return self._thread
 
 
 current_backward = private_torch.current_backward
@@ -80,14 +85,19 @@ OUTSIDE = -1
 # ── threads ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+_LOOK_SECONDS = 0.1  # how often a hub that waits lets Python raise what is to be raised in its thread
+_PATIENCE_SECONDS = 10.0  # how long a hub waits for a thread that is to end and may be in a call of C
+
+
 class ThreadContext:
     """A context with a thread of its own, which waits until it is switched to. `function` None: the hub.
 
     Which context of a run has its turn, its hub knows: there can be several runs at a time, one inside another, too.
+    An interrupt, or the end of the time, comes to the hub, which waits meanwhile, and then ends the context that runs.
     """
 
     def __init__(self, function: Callable[[], None] | None = None, hub: ThreadContext | None = None) -> None:
-        self._turn = threading.Semaphore(0)
+        self._turns: queue.SimpleQueue[None] = queue.SimpleQueue()  # in C: no exception comes in the middle of it
         self._variables = contextvars.copy_context()
         self._function = function
         self._thread: threading.Thread | None = None
@@ -99,20 +109,23 @@ class ThreadContext:
         before, self._hub._running = self._hub._running, self
         assert before is not self
         self._wake()
-        before._turn.acquire()
+        before._wait()
         if before._raise is not None:
             raise before._raise
 
-    def kill(self) -> None:
+    def kill(self, kind: type[BaseException] | None = None) -> None:
+        """See `Context`. A thread that does not end for seconds is left alone: it ends when its call of C does."""
         self._raise = Ended()
         if self._thread is not None and self._thread.is_alive():
-            self.switch()
-            self._thread.join()
+            if self._hub._running is self:
+                raise_in(self._number(), kind or Ended)
+            self._turns.put(None)
+            self._thread.join(_PATIENCE_SECONDS)
 
     def frame(self) -> FrameType | None:
-        return sys._current_frames().get(self.thread())
+        return sys._current_frames().get(self._number())
 
-    def thread(self) -> int:
+    def _number(self) -> int:
         return self._thread.ident or 0 if self._thread is not None else 0
 
     def _wake(self) -> None:
@@ -120,7 +133,15 @@ class ThreadContext:
             self._thread = threading.Thread(target=self._variables.run, args=(self._run,), daemon=True)
             self._thread.start()
         else:
-            self._turn.release()
+            self._turns.put(None)
+
+    def _wait(self) -> None:
+        if self is not self._hub:
+            self._turns.get()
+            return
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._turns.get(timeout=_LOOK_SECONDS)
 
     def _run(self) -> None:
         assert self._function is not None
@@ -132,5 +153,6 @@ class ThreadContext:
         except BaseException as error:
             self._hub._raise = error
         finally:
-            self._hub._running = self._hub
-            self._hub._turn.release()
+            if self._hub._running is self:
+                self._hub._running = self._hub
+                self._hub._turns.put(None)

@@ -26,7 +26,6 @@ rank that is still blocked can start anything earlier. So a run is exact, and th
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import threading
 import types
@@ -61,7 +60,7 @@ from distlib.worlds.message_check import check_apart, check_message, check_split
 from distlib.worlds.real.endpoint import Stopped
 from distlib.worlds.simulated.background import SimulatedCall
 from distlib.worlds.simulated.engine import ANYONE, Engine, Operation, SimulatedGroup, SimulatedRank, unrecorded
-from distlib.worlds.simulated.rank_contexts import Context, Ended, GreenletContext, ThreadContext
+from distlib.worlds.simulated.rank_contexts import Context, Ended, GreenletContext, ThreadContext, raise_in
 from distlib.worlds.simulated.torch_modes import current_modes, set_modes
 from distlib.worlds.tensor_bytes import describe_tensor, dtype_name_of
 
@@ -140,11 +139,11 @@ class SimulatedWorld:
         self.last_error = None
         run = _SimulatedRun(self, pickling.pack_call(fn, args, kwargs))
         try:
-            with _time_limit(timeout, run.thread), _rare_collections():
+            with _time_limit(timeout, run.time_up), _rare_collections():
                 return run.run()
         except KeyboardInterrupt:
             raise RunInterrupted(run.explain_interrupt()) from None
-        except _TimeUp:
+        except run.time_up:
             self.last_error = run.explain_timeout(timeout)
         except RunEnded as end:
             self.last_error = end.error
@@ -187,6 +186,7 @@ class _SimulatedRun:
         self._blob = blob
         self._results: list[Any] = [None] * world.world_size
         self._failures: list[Failure] = []
+        self.time_up: type[_TimeUp] = type("_TimeUpOfOneRun", (_TimeUp,), {})  # a run around this one has its own
         self._modes, self._dtype = current_modes(), torch.get_default_dtype()
         make = _CONTEXTS[world.contexts]
         hub, shares_thread = make(), world.contexts == "greenlets"
@@ -197,20 +197,19 @@ class _SimulatedRun:
             rank.context = make(partial(self._call, rank, comm), hub)
 
     def run(self) -> list[Any]:
+        interrupted_by: type[BaseException] | None = None
         try:
             self.engine.run()
             self._raise_what_went_wrong()
             self._report_deaths()
+        except (KeyboardInterrupt, _TimeUp) as error:
+            interrupted_by = type(error)
+            raise
         finally:
-            self._end_the_rest()
+            self._end_the_rest(interrupted_by)
             set_modes(self._modes)
             torch.set_default_dtype(self._dtype)
         return self._results
-
-    def thread(self) -> int:
-        """The thread of the rank that is running."""
-        running = self.engine.running
-        return running.context.thread() if running else threading.get_ident()
 
     def elapsed(self) -> float:
         return max(rank.now for rank in self.engine.ranks)
@@ -240,10 +239,13 @@ class _SimulatedRun:
         return f"{where}The world can be used again."
 
     def _where(self) -> tuple[int, CallSite | None]:
-        """The rank that was running, and its line if it was stopped there."""
+        """The rank that was running, and its line, at which it was stopped or still is."""
         running = self.engine.running
-        number = running.number if running else 0
-        return number, next((failure.site for failure in self._failures if failure.rank == number), None)
+        if running is None:
+            return 0, None
+        if not running.finished:
+            return running.number, call_site.site_of_frame(running.context.frame())
+        return running.number, next((each.site for each in self._failures if each.rank == running.number), None)
 
     def _call(self, rank: SimulatedRank, comm: SimulatedCommunicator) -> None:
         """The whole life of one rank."""
@@ -287,10 +289,12 @@ class _SimulatedRun:
         for number, error in lost.items():
             self._results[number] = error
 
-    def _end_the_rest(self) -> None:
-        for rank in self.engine.ranks:
+    def _end_the_rest(self, interrupted_by: type[BaseException] | None) -> None:
+        """End the ranks that have not finished. With a thread for each, one may still run: it comes first."""
+        self.engine.over = True
+        for rank in sorted(self.engine.ranks, key=lambda rank: rank is not self.engine.running):
             if not rank.finished:
-                rank.context.kill()
+                rank.context.kill(interrupted_by)
 
 
 class SimulatedCommunicator(Communicator):
@@ -474,16 +478,16 @@ def _rare_collections() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _time_limit(seconds: float | None, running_thread: Callable[[], int]) -> Iterator[None]:
-    """Raise _TimeUp in the thread that is running a rank when the time is over."""
+def _time_limit(seconds: float | None, time_up: type[_TimeUp]) -> Iterator[None]:
+    """Raise `time_up` in this thread when the time is over."""
     if seconds is None:
         yield
         return
-    done = threading.Event()
+    done, thread = threading.Event(), threading.get_ident()
 
     def watch() -> None:
         if not done.wait(seconds):
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(running_thread()), ctypes.py_object(_TimeUp))
+            raise_in(thread, time_up)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
