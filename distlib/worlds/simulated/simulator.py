@@ -129,7 +129,8 @@ class SimulatedWorld:
 
         Args:
             fn, args, kwargs: see `World.run`.
-            timeout: real seconds after which the run is stopped; None for no limit.
+            timeout: real seconds after which the run is stopped; None for no limit. A call of C, such as `time.sleep`,
+                is not cut short: the run stops when it returns. With contexts="threads" it waits for it ten seconds.
 
         Raises:
             TypeError, RankError, KeyboardInterrupt: as `World.run`. A deadlock is found as soon as no rank can go on.
