@@ -450,6 +450,47 @@ def test_a_caught_mismatch_leaves_both_ranks_able_to_go_on(src: int | None) -> N
     assert simulate(2, try_again).results == [0, 2]
 
 
+def test_a_mismatch_that_nobody_waits_for_in_the_words_of_a_real_world(worlds) -> None:
+    def forget(comm: Communicator) -> None:
+        if comm.rank == 0:
+            comm.isend(torch.ones(2), 1)
+        else:
+            comm.irecv(torch.ones(5), 0)
+        comm.barrier()
+
+    texts = []
+    for world in (worlds(2), SimulatedWorld(2)):
+        with pytest.raises(MessageMismatch, match=f"^rank 0 sends 2 float32 .{HERE}") as caught:
+            world.run(forget, timeout=100)
+        texts.append(str(caught.value))
+    assert texts[0] == texts[1]
+
+
+def test_a_mismatch_is_told_before_the_deadlock_that_comes_of_it() -> None:
+    def wait_in_vain(comm: Communicator) -> None:
+        if comm.rank == 0:
+            comm.isend(torch.ones(2), 1)
+            comm.recv(torch.ones(1), 1)
+        else:
+            comm.irecv(torch.ones(5), 0)
+
+    with pytest.raises(MessageMismatch, match="^rank 0 sends 2 float32 .* but rank 1 receives into 5 float32"):
+        simulate(2, wait_in_vain)
+
+
+@pytest.mark.parametrize("eager_limit", [0, 16])
+def test_a_mismatch_that_both_ends_have_seen_is_not_told_again(eager_limit: int) -> None:
+    def see(comm: Communicator) -> bool:
+        work = comm.isend(torch.ones(2), 1) if comm.rank == 0 else comm.irecv(torch.ones(3), 0)
+        try:
+            work.wait()
+        except MessageMismatch:
+            return True
+        return False
+
+    assert simulate(2, see, cluster=flat(2, eager_limit=eager_limit)).results == [not eager_limit, True]
+
+
 def test_exceptions_of_all_ranks_are_told() -> None:
     with pytest.raises(RankError, match=f"^{HERE}\\d+: ranks 0, 1 and 2 raised ZeroDivisionError"):
         simulate(3, lambda comm: 1 / 0)

@@ -229,6 +229,7 @@ class Engine:
         self._deferred: list[tuple[float, float, int, int, int, Operation, Operation]] = []
         self._deferrals = 0
         self._pollers: list[SimulatedRank] = []
+        self._unseen: dict[Operation, MessageMismatch] = {}  # what did not fit, and its rank has not waited for it
         self._meetings: dict[tuple[Any, ...], dict[int, Any]] = {}
         self._outcomes: dict[tuple[Any, ...], list[Any]] = {}
         self._groups: dict[tuple[Any, ...], SimulatedGroup] = {}
@@ -426,6 +427,7 @@ class Engine:
                 now = operation.end
             if operation.error is not None:
                 problem = problem or operation.error
+                self._unseen.pop(operation, None)
             elif not operation.is_send and operation.round > rank.round:
                 rank.round = operation.round
         rank.now = now
@@ -673,10 +675,11 @@ class Engine:
         if self._deaths and _is_too_late(send, receive):
             self._cut(send, receive)
             return
-        problem = _mismatch(send, receive)
+        text = _mismatch(send, receive)
         for operation in (send, receive):
-            operation.error = MessageMismatch(problem)
+            operation.error = problem = MessageMismatch(text)
             if not operation.done:
+                self._unseen[operation] = problem
                 rank = operation.rank
                 rank.missing = min(rank.missing, 1)  # an error ends the wait, whatever else is missing
                 self._settle(operation)
@@ -705,6 +708,14 @@ class Engine:
     def states(self) -> dict[int, RankState]:
         """What every rank was doing, for diagnosis."""
         return {rank.number: self._state(rank) for rank in self.ranks}
+
+    def unseen(self) -> list[tuple[int, MessageMismatch]]:
+        """The ranks that have finished without waiting for a message that did not fit, and what was wrong with it."""
+        return [
+            (each.rank.number, problem)
+            for each, problem in self._unseen.items()
+            if each.rank.finished and not each.rank.dead
+        ]
 
     def unreceived(self) -> list[Operation]:
         """Messages that were sent and never received, though both ends live."""

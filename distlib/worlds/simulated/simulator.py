@@ -271,6 +271,9 @@ class _SimulatedRun:
     def _raise_what_went_wrong(self) -> None:
         if self._failures:
             raise explain_failures(sorted(self._failures, key=lambda failure: failure.rank))
+        unseen = [_describe(rank, problem) for rank, problem in self.engine.unseen()]
+        if unseen:
+            raise explain_failures(unseen)
         stuck = [rank.number for rank in self.engine.ranks if not (rank.finished or rank.dead)]
         if stuck:
             states = self.engine.states()
