@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -66,6 +67,39 @@ def different_calls(src: int, there: tuple[str | None, str], dst: int, here: tup
         f"rank {src} is in {there[0]} ({there[1]}), but rank {dst} is in {here[0]} ({here[1]}). All ranks have to make "
         "the same collective calls, in the same order and with the same arguments."
     )
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a message, as an error tells of it.
+
+    Attributes:
+        rank: whose end it is.
+        what: of the tensor: "2×3 float32".
+        length: how many elements it has.
+        place: the student's line.
+    """
+
+    rank: int
+    what: str
+    device: str
+    dtype: str
+    length: int
+    place: str
+
+
+def misfit(sender: End, receiver: End) -> str:
+    """What is wrong where a message and its receiver differ in device, dtype or length."""
+    sides = (
+        f"rank {sender.rank} sends {sender.what} ({sender.place}), "
+        f"but rank {receiver.rank} receives into {receiver.what} ({receiver.place})."
+    )
+    if sender.device != receiver.device:
+        return f"{sides} One tensor lies on {sender.device}, the other on {receiver.device}: move one of them."
+    if sender.dtype != receiver.dtype:
+        return f"{sides} Make the dtypes the same, for example with torch.empty_like(…)."
+    hint = " Chunks can differ in length by one: the one that comes need not be as long as yours."
+    return f"{sides} Both need the same number of elements.{hint * (abs(sender.length - receiver.length) == 1)}"
 
 
 def check_apart(outgoing: torch.Tensor, incoming: torch.Tensor) -> None:

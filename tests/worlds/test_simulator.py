@@ -420,7 +420,11 @@ def test_a_deadlock_of_many_ranks() -> None:
 
 
 @pytest.mark.parametrize("src", [0, None], ids=["from rank 0", "from anyone"])
-@pytest.mark.parametrize("sent", [torch.ones(4), torch.ones(9, dtype=torch.float64)], ids=["length", "dtype"])
+@pytest.mark.parametrize(
+    "sent",
+    [torch.ones(4), torch.ones(8), torch.ones(9, dtype=torch.float64)],
+    ids=["length", "one apart", "dtype"],
+)
 def test_a_mismatch_in_the_words_of_a_real_world(worlds, sent: torch.Tensor, src: int | None) -> None:
     def mismatch(comm: Communicator) -> None:
         if comm.rank == 0:

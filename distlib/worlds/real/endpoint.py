@@ -29,6 +29,7 @@ In a world that survives deaths, the last message from a dead rank is LOST. What
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +43,7 @@ from distlib.network import Cluster
 from distlib.trace import CallSite
 from distlib.worlds.deaths import lost_in_meeting, lost_in_message
 from distlib.worlds.diagnosis import MessageMismatch, PeerLost
-from distlib.worlds.message_check import different_calls
+from distlib.worlds.message_check import End, different_calls, misfit
 from distlib.worlds.real.background import Background, StartedCall
 from distlib.worlds.real.journal import Journal
 from distlib.worlds.real.mailbox import INLINE_BYTES, Mailbox
@@ -736,25 +737,8 @@ class RecvWork(MessageWork):
         mine = (self.tensor.device.type, dtype_name_of(self.tensor), self.tensor.nbytes)
         if mine == (offer.device, offer.dtype, offer.nbytes):
             return None
-        return self._misfit(offer)
-
-    def _misfit(self, offer: Offer) -> str:
-        """The error text where device, dtype or size differ."""
-        sides = (
-            f"rank {offer.src} sends {offer.describe()} ({offer.place}), "
-            f"but rank {self.endpoint.rank} receives into {self.describe()} ({self.site.place})."
-        )
-        if offer.device != self.tensor.device.type:
-            return (
-                f"{sides} One tensor lies on {offer.device}, the other on {self.tensor.device.type}: move one of them."
-            )
-        if offer.dtype != dtype_name_of(self.tensor):
-            return f"{sides} Make the dtypes the same, for example with torch.empty_like(…)."
-        return f"{sides} Both need the same number of elements. {self._size_hint(offer)}".rstrip()
-
-    def _size_hint(self, offer: Offer) -> str:
-        one_apart = abs(offer.nbytes // self.tensor.element_size() - self.tensor.numel()) == 1
-        return "Chunks can differ in length by one: the one that comes need not be as long as yours." * one_apart
+        sender = End(offer.src, offer.describe(), offer.device, offer.dtype, math.prod(offer.shape), offer.place)
+        return misfit(sender, End(self.endpoint.rank, self.describe(), *mine[:2], self.tensor.numel(), self.site.place))
 
     def accept(self, offer: Offer) -> None:
         """Note which message this receive is getting, and when the two met."""

@@ -23,7 +23,7 @@ from distlib.trace import CallSite
 from distlib.worlds.call_site import site_of_frame
 from distlib.worlds.deaths import lost_in_meeting, lost_in_message
 from distlib.worlds.diagnosis import LastCall, MessageMismatch, PeerLost, RankState, Wait
-from distlib.worlds.message_check import different_calls
+from distlib.worlds.message_check import End, different_calls, misfit
 from distlib.worlds.simulated.background import SimulatedBackground
 from distlib.worlds.simulated.deaths import NEVER, Deaths
 from distlib.worlds.simulated.rank_contexts import OUTSIDE, Context, Ended, current_backward
@@ -787,14 +787,12 @@ def _mismatch(send: Operation, receive: Operation) -> str:
     other_call = _different_calls(send, receive)
     if other_call is not None:
         return other_call
-    there, here = send.tensor, receive.tensor
-    sides = (
-        f"rank {send.rank.number} sends {_describe(there)} ({send.site.place}), "
-        f"but rank {receive.rank.number} receives into {_describe(here)} ({receive.site.place})."
-    )
-    if there.dtype is not here.dtype:
-        return f"{sides} Make the dtypes the same, for example with torch.empty_like(…)."
-    return f"{sides} Both need the same number of elements."
+    return misfit(_end(send), _end(receive))
+
+
+def _end(operation: Operation) -> End:
+    tensor, rank, place = operation.tensor, operation.rank.number, operation.site.place
+    return End(rank, _describe(tensor), tensor.device.type, dtype_name_of(tensor), tensor.numel(), place)
 
 
 def _describe(tensor: torch.Tensor) -> str:
