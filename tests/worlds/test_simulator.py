@@ -454,6 +454,18 @@ def test_a_caught_mismatch_leaves_both_ranks_able_to_go_on(src: int | None) -> N
     assert simulate(2, try_again).results == [0, 2]
 
 
+@pytest.mark.parametrize(("here", "there"), [("meta", "cpu"), ("cpu", "meta")])
+def test_contents_do_not_come_from_a_tensor_without_any_nor_get_lost_in_one(here: str, there: str) -> None:
+    def mismatch(comm: Communicator) -> None:
+        if comm.rank == 0:
+            comm.send(torch.ones(3, device=here), 1)
+        else:
+            comm.recv(torch.ones(3, device=there), 0)
+
+    with pytest.raises(MessageMismatch, match=f"One tensor lies on {here}, the other on {there}: move one of them"):
+        simulate(2, mismatch)
+
+
 def test_a_mismatch_that_nobody_waits_for_in_the_words_of_a_real_world(worlds) -> None:
     def forget(comm: Communicator) -> None:
         if comm.rank == 0:

@@ -774,6 +774,7 @@ def _differ(send: Operation, receive: Operation) -> bool:
     return (
         send.nbytes != receive.nbytes
         or send.tensor.dtype is not receive.tensor.dtype
+        or send.tensor.is_meta is not receive.tensor.is_meta
         or (send.site is not receive.site and _different_calls(send, receive) is not None)
     )
 
