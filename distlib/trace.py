@@ -132,7 +132,12 @@ class Trace:
         return iter(self.messages)
 
     def filter(self, keep: Callable[[Message], bool]) -> Trace:
-        """A trace of only the messages for which `keep(message)` is true."""
+        """A trace of only the messages for which `keep(message)` is true.
+
+        Raises:
+            ValueError: the run kept only counts.
+        """
+        self._check_kept()
         return Trace(self.world_size, [m for m in self.messages if keep(m)], self.elapsed)
 
     @property
@@ -177,7 +182,12 @@ class Trace:
         return totals
 
     def table(self) -> str:
-        """The messages as text, one per line: round, from, to, bytes, dtype and shape, tag, the sending line."""
+        """The messages as text, one per line: round, from, to, bytes, dtype and shape, tag, the sending line.
+
+        Raises:
+            ValueError: the run kept only counts.
+        """
+        self._check_kept()
         return _align([_HEADINGS, *self._rows()])
 
     def summary(self) -> str:
@@ -195,6 +205,13 @@ class Trace:
     def _totals(self) -> str:
         counts = ((len(self), "message"), (sum(self.bytes_sent), "byte"), (self.rounds, "round"))
         return ", ".join(_in_words(number, what) for number, what in counts)
+
+    def _check_kept(self) -> None:
+        if self._has_only_counts():
+            raise ValueError(f"expected a trace of messages, got only counts: {_REMEDY}")
+
+    def _has_only_counts(self) -> bool:
+        return len(self) > len(self.messages)
 
     def _rows(self) -> list[tuple[str, ...]]:
         ordered = sorted(self.messages, key=lambda m: (m.round, m.src, m.dst, m.start))
@@ -217,12 +234,15 @@ class Trace:
         body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in shown)
         more = len(self) - len(shown)
         note = f"<p>… and {more:,} more messages: see trace.table()</p>" if more > 0 else ""
+        if self._has_only_counts():
+            note = f"<p>Only counts were kept: {_REMEDY}</p>"
         caption = self._totals()
         return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
 
 
 _HEADINGS = ("round", "from", "to", "bytes", "what", "tag", "sent by")
 _ROWS_SHOWN = 60
+_REMEDY = "make the world with record=True"
 
 
 def _in_words(number: int, what: str) -> str:

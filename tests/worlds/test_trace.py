@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 import torch
 
-from distlib import CallSite, Communicator, Message, Trace, World, all_reduce
+from distlib import CallSite, Communicator, Message, SimulatedWorld, Trace, World, all_reduce
 from distlib.collectives import naive_all_reduce, ring_all_reduce
 
 SITE = CallSite("cell 7, line 12", "ring", "/tmp/cell.py", 12)
@@ -42,6 +44,21 @@ def test_a_long_trace_is_cut_in_a_notebook_and_says_so() -> None:
     trace = Trace(2, [message(0, 1, start=i) for i in range(100)])
     assert trace._repr_html_().count("<tr>") == 61 and "40 more messages" in trace._repr_html_()
     assert len(trace.table().splitlines()) == 101
+
+
+def test_a_trace_of_only_counts_says_so_where_messages_are_asked_for() -> None:
+    world = SimulatedWorld(2, record=False)
+    world.run(lambda comm: all_reduce(comm, torch.ones(4)))
+    says = "only counts: make the world with record=True"
+    with pytest.raises(ValueError, match=says):
+        world.trace.filter(lambda message: True)
+    with pytest.raises(ValueError, match=says):
+        world.trace.table()
+    shown = world.trace._repr_html_()
+    assert "Only counts were kept: make the world with record=True" in shown and "trace.table()" not in shown
+    assert len(pickle.loads(pickle.dumps(world.trace))) == len(world.trace) == 4
+    world.run(lambda comm: comm.barrier())
+    assert len(world.trace.filter(lambda message: True)) == 0 and world.trace.table()
 
 
 # ── rounds follow from what was received before what was sent ────────────────────────────────────────────────────────
