@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+import weakref
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -26,6 +27,7 @@ import torch
 _PASSES_ON = True  # torch calls here in a backward pass: it is no call of the library by whoever began that
 
 _LIBRARIES = ("distlib", "torch")
+_BEGINS = {torch.autograd.backward.__code__: "tensors", torch.autograd.grad.__code__: "outputs"}  # what begins a pass
 _warned: dict[Any, Any] = {}  # by which `warnings` knows the places that it has warned of
 
 
@@ -33,7 +35,7 @@ def watch_backward(name: str, tensor: torch.Tensor) -> None:
     """Have a backward pass through `tensor` warn, or fail, because the collective `name` writes into it."""
     if torch.is_grad_enabled() and tensor.grad_fn is not None:  # in this order: a view made without grad may have none
         frame = _calling_frame()
-        tensor.register_hook(partial(_on_gradient, name, frame.f_code.co_filename, frame.f_lineno))
+        tensor.register_hook(partial(_on_gradient, weakref.ref(tensor), name, frame.f_code.co_filename, frame.f_lineno))
 
 
 def _calling_frame() -> FrameType:
@@ -44,9 +46,23 @@ def _calling_frame() -> FrameType:
     return frame or sys._getframe(1)
 
 
-def _on_gradient(name: str, file: str, line: int, gradient: torch.Tensor) -> None:
-    """Called by torch in a backward pass, with the gradient of the tensor."""
-    if gradient.ndim == 0 and not gradient.is_meta and gradient.item() == 1:
+def _begins_at(tensor: torch.Tensor | None) -> bool:
+    """Whether a backward pass that is under way begins at this very tensor. A GPU's has a thread of its own."""
+    for frame in sys._current_frames().values():
+        above: FrameType | None = frame
+        while above is not None:
+            name = _BEGINS.get(above.f_code)
+            roots = above.f_locals[name] if name is not None else ()
+            if any(root is tensor for root in ([roots] if isinstance(roots, torch.Tensor) else roots)):
+                return True
+            above = above.f_back
+    return False
+
+
+def _on_gradient(reduced: weakref.ref[torch.Tensor], name: str, file: str, line: int, gradient: torch.Tensor) -> None:
+    """Called by torch in a backward pass, with the gradient of the tensor that was reduced."""
+    is_one = gradient.numel() == 1 and not gradient.is_meta and gradient.item() == 1
+    if is_one and _begins_at(reduced()):  # a loss that is the sum of this and others has a gradient of 1 for it, too
         raise RuntimeError(
             f"backward() begins at a number that {name} has written into (line {line} of its file or cell). It shows "
             f"the value of all ranks, but its gradient would be that of this rank's own part. Call backward() on the "

@@ -177,11 +177,15 @@ def said(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[warnings.WarningMessa
         yield caught
 
 
-def test_backward_from_a_loss_that_was_reduced_is_an_error(make: Callable[[int], AnyWorld]) -> None:
+@pytest.mark.parametrize("begin", [torch.Tensor.backward, torch.autograd.backward])
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_backward_from_a_loss_that_was_reduced_is_an_error(
+    make: Callable[[int], AnyWorld], shape: tuple[int, ...], begin: Callable[[torch.Tensor], None]
+) -> None:
     def wrong(comm: Communicator) -> None:
-        loss = torch.ones(3, requires_grad=True).sum()
+        loss = torch.ones(shape, requires_grad=True) * 3
         all_reduce(comm, loss)
-        loss.backward()
+        begin(loss)
 
     with pytest.raises(
         RankError, match=r"RuntimeError: backward\(\) begins at a number that all_reduce has written into"
@@ -209,6 +213,20 @@ def test_backward_through_a_tensor_that_was_reduced_warns_once_per_line(
     (warning,) = said
     assert f"a tensor that {name} has written into" in str(warning.message)
     assert warning.filename == __file__
+
+
+def test_backward_from_a_loss_that_has_a_reduced_number_in_it_warns(said: list[warnings.WarningMessage]) -> None:
+    def add(comm: Communicator) -> float:
+        weight = torch.tensor(2.0, requires_grad=True)
+        part = weight * 1.0
+        all_reduce(comm, part)
+        loss = part + weight * 2
+        loss.backward()
+        assert weight.grad is not None
+        return weight.grad.item()
+
+    assert SimulatedWorld(2).run(add) == [3, 3]
+    assert ["a tensor that all_reduce has written into" in str(warning.message) for warning in said] == [True]
 
 
 def test_training_loops_do_not_warn(said: list[warnings.WarningMessage]) -> None:
