@@ -139,16 +139,23 @@ def _remedy(value: object) -> str:
 # ── numbers, names and functions ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def check_integer(who: str, name: str, value: object, at_least: int | None = 0, at_most: int | None = None) -> None:
-    """Check that `value`, the argument `name`, is an integer in a range. A truth value is none.
+def as_integer(value: object) -> int | None:
+    """The integer that a value is, of Python, numpy or torch; None if it is none. A truth value is none."""
+    try:
+        return operator.index(None if isinstance(value, bool) else value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def check_integer(who: str, name: str, value: object, at_least: int | None = 0, at_most: int | None = None) -> int:
+    """Check that `value`, the argument `name`, is an integer in a range, and return it as Python's.
 
     Raises:
         ValueError: with what was expected and what came.
     """
-    if not isinstance(value, bool) and hasattr(value, "__index__"):
-        number = operator.index(value)  # also those of numpy
-        if (at_least is None or at_least <= number) and (at_most is None or number <= at_most):
-            return
+    number = as_integer(value)
+    if number is not None and (at_least is None or at_least <= number) and (at_most is None or number <= at_most):
+        return number
     limits = (
         "" if at_least is None else f" of at least {at_least}" if at_most is None else f" from {at_least} to {at_most}"
     )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
-from distlib.arguments import check_tensor, describe_tensor, described, dtype_name_of
+from distlib.arguments import as_integer, check_tensor, describe_tensor, described, dtype_name_of
 from distlib.communicator import Communicator, ReduceOp
 
 _NEEDED = ("rank", "world_size", "send", "recv", "exchange")  # also of a communicator that is of no class of ours
@@ -39,7 +39,8 @@ def announced(
 def _text(value: object) -> str:
     if isinstance(value, ReduceOp):
         return value.name
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+    number = as_integer(value)  # on one rank it may be numpy's
+    return f'"{value}"' if isinstance(value, str) else repr(value) if number is None else str(number)
 
 
 def check_communicator(name: str, comm: object) -> None:
@@ -74,28 +75,18 @@ def check_tensors(name: str, argument: str, tensors: object, size: int, *, writt
         check_tensor(name, tensor, f" as {argument}[{index}]", written=written)
 
 
-def check_root(name: str, comm: Communicator, root: int) -> None:
-    """Check that `root` is a rank of `comm`. Raises ValueError."""
-    if type(root) is not int or not 0 <= root < comm.world_size:
-        raise ValueError(f"{name} expected a root from 0 to {comm.world_size - 1}, got root={root!r}")
-
-
-def check_divides(comm: Communicator, **size: int) -> None:
-    """Check that the ranks of `comm` can be cut into rows or nodes of equal size. Raises ValueError.
+def check_divides(comm: Communicator, **size: int) -> int:
+    """Check that the ranks of `comm` can be cut into rows or nodes of equal size, and return it. Raises ValueError.
 
     Args:
         size: one number, under the name that the caller's argument has.
     """
     ((name, value),) = size.items()
-    if type(value) is not int or value < 1 or comm.world_size % value:
+    number = as_integer(value)
+    if number is None or number < 1 or comm.world_size % number:
         fitting = [part for part in range(1, comm.world_size + 1) if comm.world_size % part == 0]
         raise ValueError(
             f"expected {name} to divide the {comm.world_size} ranks ({', '.join(map(str, fitting))}), "
             f"got {name}={value!r}"
         )
-
-
-def check_blocks(blocks: int) -> None:
-    """Check a number of blocks. Raises ValueError."""
-    if type(blocks) is not int or blocks < 1:
-        raise ValueError(f"expected at least 1 block, got blocks={blocks!r}")
+    return number

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import torch
 
-from distlib.collectives.arguments import check_blocks
+from distlib.arguments import check_integer
 from distlib.collectives.cluster_of import cluster_of
 from distlib.collectives.collective import collective
 from distlib.collectives.reduction import combine
@@ -40,7 +40,7 @@ def chain_broadcast(comm: Communicator, tensor: torch.Tensor, root: int = 0, *, 
     rank, size = comm.rank, comm.world_size
     next_rank, previous_rank = (rank + 1) % size, (rank - 1) % size
     sending = []
-    for block in chunks_of(tensor, _number_of_blocks(comm, tensor, blocks)):
+    for block in chunks_of(tensor, _number_of_blocks("chain_broadcast", comm, tensor, blocks)):
         if rank != root:
             comm.recv(block, previous_rank)
         if next_rank != root:
@@ -64,7 +64,7 @@ def chain_reduce(
     rank, size = comm.rank, comm.world_size
     next_rank, previous_rank = (rank + 1) % size, (rank - 1) % size
     sending = []
-    for block in chunks_of(tensor, _number_of_blocks(comm, tensor, blocks)):
+    for block in chunks_of(tensor, _number_of_blocks("chain_reduce", comm, tensor, blocks)):
         if next_rank != root:
             incoming = torch.empty_like(block)
             comm.recv(incoming, next_rank)
@@ -75,9 +75,8 @@ def chain_reduce(
         work.wait()
 
 
-def _number_of_blocks(comm: Communicator, tensor: torch.Tensor, blocks: int | None) -> int:
+def _number_of_blocks(name: str, comm: Communicator, tensor: torch.Tensor, blocks: int | None) -> int:
     """The number of blocks that was given, or else the best."""
     if blocks is None:
         return best_chain_blocks(cluster_of(comm), tensor.numel(), tensor.element_size())
-    check_blocks(blocks)
-    return blocks
+    return check_integer(name, "blocks", blocks, 1)

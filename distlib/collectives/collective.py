@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any, TypeVar, cast
 
 import torch
 
-from distlib.arguments import check_tensor
-from distlib.collectives.arguments import announced, check_communicator, check_root
+from distlib.arguments import check_integer, check_tensor
+from distlib.collectives.arguments import announced, check_communicator
 from distlib.collectives.history import watch_backward
 from distlib.collectives.reduction import check_op
 from distlib.communicator import Communicator, ReduceOp
@@ -54,6 +55,8 @@ def collective(name: str, algorithm: str | None = None) -> Callable[[Function], 
                 given = defaults | dict(**dict(zip(positional, args, strict=False)), **options)
             if getattr(comm, "call", None) is None:  # not a part of another collective, which has been checked
                 check_call(name, comm, tensor, given)
+                if "root" in given:
+                    given = {**given, "root": operator.index(given["root"])}  # it may be numpy's
                 comm = announced(comm, name, tensor, **in_order | given)
             is_average = given.get("op") is ReduceOp.AVG
             inside = given | {"op": ReduceOp.SUM} if is_average else given
@@ -82,7 +85,7 @@ def check_call(name: str, comm: Communicator, tensor: torch.Tensor, given: Mappi
     check_communicator(name, comm)
     check_tensor(name, tensor)
     if "root" in given:
-        check_root(name, comm, given["root"])
+        check_integer(name, "root", given["root"], 0, comm.world_size - 1)
     if "op" in given:
         check_op(name, given["op"], tensor.dtype)
     if name == "reduce" or "root" not in given or (comm.rank == given["root"]) == (name in _COLLECTING):

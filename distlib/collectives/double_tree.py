@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import torch
 
-from distlib.collectives.arguments import check_blocks
+from distlib.arguments import check_integer
 from distlib.collectives.cluster_of import cluster_of
 from distlib.collectives.collective import collective
 from distlib.collectives.reduction import combine
@@ -52,7 +52,7 @@ def double_tree_all_reduce(
     """
     if blocks is None:
         blocks = best_blocks(cluster_of(comm), tensor.numel(), tensor.element_size())
-    check_blocks(blocks)
+    blocks = check_integer("double_tree_all_reduce", "blocks", blocks, 1)
     halves = [chunks_of(half, blocks) for half in chunks_of(tensor, 2)]  # halves[tree][block]
     moves = moves_up(comm.rank, comm.world_size, blocks)
     for to_parent, from_child in moves:

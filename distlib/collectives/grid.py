@@ -41,8 +41,7 @@ def grid_all_reduce(
     Raises:
         ValueError: `op` has no meaning for the dtype, or `columns` does not divide the number of ranks.
     """
-    columns = square_columns(comm.world_size) if columns is None else columns
-    check_divides(comm, columns=columns)
+    columns = check_divides(comm, columns=square_columns(comm.world_size) if columns is None else columns)
     row, column = divmod(comm.rank, columns)
     my_row = RankGroup(comm, range(row * columns, (row + 1) * columns))
     my_column = RankGroup(comm, range(column, comm.world_size, columns))

@@ -42,8 +42,9 @@ def hierarchical_all_reduce(
     Raises:
         ValueError: `op` has no meaning for the dtype, or `ranks_per_node` does not divide the number of ranks.
     """
-    ranks_per_node = cluster_of(comm).ranks_per_node if ranks_per_node is None else ranks_per_node
-    check_divides(comm, ranks_per_node=ranks_per_node)
+    if ranks_per_node is None:
+        ranks_per_node = cluster_of(comm).ranks_per_node
+    ranks_per_node = check_divides(comm, ranks_per_node=ranks_per_node)
     node, local_rank = divmod(comm.rank, ranks_per_node)
     my_node = RankGroup(comm, range(node * ranks_per_node, (node + 1) * ranks_per_node))
     my_peers = RankGroup(comm, range(local_rank, comm.world_size, ranks_per_node))  # one rank of each node

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
-from distlib.arguments import check_tensor, short
+from distlib.arguments import as_integer, check_tensor, described, short
 from distlib.communicator import Communicator
 from distlib.worlds.diagnosis import MessageMismatch
 
+_Peer = TypeVar("_Peer", int, int | None)
 ORDER = (
     "The arguments come in this order: send(tensor, dst), recv(tensor, src), exchange(outgoing, dst, incoming, src)."
 )
 
 
-def check_message(comm: Communicator, tensor: torch.Tensor, verb: str, peer: int | None, tag: int) -> None:
-    """Check the arguments of a send or a receive.
+def check_message(comm: Communicator, tensor: torch.Tensor, verb: str, peer: _Peer, tag: int) -> tuple[_Peer, int]:
+    """Check the arguments of a send or a receive, and return `peer` and `tag` as integers of Python.
 
     Args:
         verb: "send" or "receive".
@@ -34,25 +36,29 @@ def check_message(comm: Communicator, tensor: torch.Tensor, verb: str, peer: int
     if isinstance(peer, torch.Tensor):
         raise TypeError(f"expected the number of a rank, got a tensor. {ORDER}")
     direction = "to" if verb == "send" else "from"
-    if peer is not None and (type(peer) is not int or not 0 <= peer < comm.world_size):
+    number, tag_number = as_integer(peer), as_integer(tag)
+    anyone = peer is None and verb == "receive"
+    if not anyone and (number is None or not 0 <= number < comm.world_size):
+        kind = f"Expected an int, got {described(peer)}. " if number is None else ""
         raise MessageMismatch(
-            f"rank {comm.rank} wants to {verb} {direction} rank {peer!r}, but the ranks are 0 to "
-            f"{comm.world_size - 1}. Check how you compute the other rank."
+            f"rank {comm.rank} wants to {verb} {direction} rank {short(peer) if number is None else number}, but the "
+            f"ranks are 0 to {comm.world_size - 1}. {kind}Check how you compute the other rank."
         )
-    if peer is None and comm.world_size == 1:
+    if anyone and comm.world_size == 1:
         raise MessageMismatch(f"rank {comm.rank} wants to receive from anyone, but there is no other rank here.")
-    if peer == comm.rank:
+    if number == comm.rank:
         raise MessageMismatch(
             f"rank {comm.rank} wants to {verb} {direction} itself. A rank has its own data already; with "
             f"{comm.world_size} rank{'s' * (comm.world_size > 1)}, check how you compute the other rank."
         )
-    if type(tag) is not int:
+    if tag_number is None:
         raise ValueError(f"expected an integer tag, got {tag!r}")
     check_tensor(verb, tensor, written=verb == "receive")
     if tensor.device.type not in ("cpu", comm.device.type):
         raise ValueError(
             f"expected a dense tensor on {comm.device}, got one on {tensor.device}: move it with tensor.to(comm.device)"
         )
+    return number, tag_number  # type: ignore[return-value]  # None where `peer` may be
 
 
 def different_calls(src: int, there: tuple[str | None, str], dst: int, here: tuple[str | None, str]) -> str | None:
@@ -118,11 +124,20 @@ def check_apart(outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
         raise ValueError("exchange: outgoing and incoming share memory; receive into a separate buffer")
 
 
-def check_split(color: int | None, key: int | None) -> None:
-    """Check the arguments of a split. Raises ValueError for anything but integers and None."""
-    for name, value in (("color", color), ("key", key)):
-        if value is not None and not isinstance(value, int):
-            raise ValueError(f"split: expected an integer or None as {name}, got {value!r}")
+def check_split(color: int | None, key: int | None) -> tuple[int | None, int | None]:
+    """Check the arguments of a split, and return them as integers of Python, or None. A truth value is 0 or 1.
+
+    Raises:
+        ValueError: anything else.
+    """
+    return _number_or_none("color", color), _number_or_none("key", key)
+
+
+def _number_or_none(name: str, value: int | None) -> int | None:
+    number = int(value) if isinstance(value, bool) else as_integer(value)
+    if number is None and value is not None:
+        raise ValueError(f"split: expected an integer or None as {name}, got {value!r}")
+    return number
 
 
 def ranks_of_color(everybody: Sequence[tuple[int | None, int | None]], color: int) -> list[int]:

@@ -88,9 +88,15 @@ def test_what_is_no_dense_tensor(collective: Callable[..., object], given: objec
             lambda comm: all_gather(comm, [torch.ones(3)] * 2, torch.ones(3)),
             "all_gather expected a torch.Tensor, got a",
         ),
-        (lambda comm: broadcast(comm, torch.ones(3), True), "broadcast expected a root from 0 to 1, got root=True"),
-        (lambda comm: reduce(comm, torch.ones(3), 2), "reduce expected a root from 0 to 1, got root=2"),
-        (lambda comm: scatter(comm, torch.ones(3), "0"), "scatter expected a root from 0 to 1, got root='0'"),
+        (
+            lambda comm: broadcast(comm, torch.ones(3), True),
+            "broadcast expected an integer from 0 to 1 as root, .* root=True",
+        ),
+        (lambda comm: reduce(comm, torch.ones(3), 2), "reduce expected an integer from 0 to 1 as root, got root=2"),
+        (
+            lambda comm: scatter(comm, torch.ones(3), "0"),
+            "scatter expected an integer from 0 to 1 as root, got root='0'",
+        ),
         (
             lambda comm: all_reduce(comm, torch.ones(1).expand(4)),
             r"all_reduce can't write .* shape \(4,\) with strides",

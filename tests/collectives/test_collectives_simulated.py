@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+import numpy
 import pytest
 import torch
 from hypothesis import given, settings
@@ -264,7 +265,7 @@ def test_a_part_of_a_cluster_counts_as_one_node_with_the_slowest_link() -> None:
 @pytest.mark.parametrize("root", [-1, 3, True, "0", None])
 @pytest.mark.parametrize("name", [name for name, (_, options) in COLLECTIVES.items() if options is roots])
 def test_a_root_that_does_not_exist(name: str, root: object) -> None:
-    with pytest.raises(RankError, match=f"expected a root from 0 to 2, got root={root!r}") as caught:
+    with pytest.raises(RankError, match=f"expected an integer from 0 to 2 as root, got root={root!r}") as caught:
         simulate(3, call, name, inputs(3, 4), {"root": root})
     assert caught.value.ranks == [0, 1, 2]
 
@@ -280,8 +281,29 @@ def test_sizes_that_do_not_multiply_out(option: str, value: object) -> None:
 
 @pytest.mark.parametrize("blocks", [0, -1, 2.0])
 def test_a_number_of_blocks_that_can_not_be(blocks: object) -> None:
-    with pytest.raises(RankError, match=f"expected at least 1 block, got blocks={blocks}"):
+    with pytest.raises(RankError, match=f"expected an integer of at least 1 as blocks, got blocks={blocks}"):
         simulate(3, call, "double_tree_all_reduce", inputs(3, 4), {"blocks": blocks})
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("tree_broadcast", "root"),
+        ("chain_reduce", "root"),
+        ("scatter", "root"),
+        ("grid_all_reduce", "columns"),
+        ("hierarchical_all_reduce", "ranks_per_node"),
+        ("double_tree_all_reduce", "blocks"),
+    ],
+)
+def test_an_integer_of_numpy_on_one_rank_is_the_same_as_those_on_others(name: str, option: str) -> None:
+    tensors, plain = inputs(4, 8), {option: 2}
+
+    def mixed(comm: Communicator) -> torch.Tensor:
+        return call(comm, name, tensors, {option: numpy.int64(2)} if comm.rank == 1 else plain)
+
+    after, _ = simulate(4, mixed)
+    assert COLLECTIVES[name][0](inputs(4, 8), after, plain)
 
 
 @pytest.mark.parametrize("name", ["broadcast", "reduce", "all_gather", "reduce_scatter", "all_reduce"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
+import numpy
 import psutil
 import pytest
 import torch
@@ -314,7 +315,13 @@ def test_size_and_dtype_must_fit_and_the_error_names_both_sides(worlds, sent, bu
         (lambda comm: comm.recv(torch.ones(1), -1), "the ranks are 0 to 1"),
         (lambda comm: comm.send(torch.ones(1), comm.rank), "wants to send to itself"),
         (lambda comm: comm.recv(torch.ones(1), comm.rank), "wants to receive from itself"),
-        (lambda comm: comm.send(torch.ones(1), 1.0), "rank 1.0"),
+        (
+            lambda comm: comm.send(torch.ones(1), 1.0),
+            r"rank 1\.0, .* 0 to 1\. Expected an int, got the float 1\.0\. Check",
+        ),
+        (lambda comm: comm.send(torch.ones(1), True), "rank True, .* Expected an int, got True"),
+        (lambda comm: comm.send(torch.ones(1), None), "rank None, .* Expected an int, got None"),
+        (lambda comm: comm.recv(torch.ones(1), numpy.int64(2)), "rank 2, but the ranks are 0 to 1. Check how"),
     ],
 )
 def test_a_peer_that_can_not_be_is_a_mismatch(worlds, act, says: str) -> None:

@@ -11,6 +11,7 @@ import statistics
 import threading
 from collections.abc import Iterator
 
+import numpy
 import pytest
 import torch
 from hypothesis import given, settings
@@ -642,8 +643,9 @@ def test_a_message_that_nobody_received_on_ranks_that_were_not_recorded() -> Non
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: SimulatedWorld(0), "at least 1, got 0"),
-        (lambda: SimulatedWorld("4"), "at least 1, got '4'"),
+        (lambda: SimulatedWorld(0), "expected an integer of at least 1 as world_size, got world_size=0"),
+        (lambda: SimulatedWorld("4"), "expected an integer of at least 1 as world_size, got world_size='4'"),
+        (lambda: SimulatedWorld(True), "expected an integer of at least 1 as world_size, got world_size=True"),
         (lambda: SimulatedWorld(4, flat(3)), "4 ranks do not fit a cluster with places for 3"),
         (lambda: SimulatedWorld(4, contexts="fibers"), "greenlets, threads, got 'fibers'"),
     ],
@@ -653,10 +655,38 @@ def test_worlds_that_can_not_be(make, says: str) -> None:
         make()
 
 
+def test_integers_of_numpy_are_integers(worlds) -> None:
+    def talk(comm: Communicator) -> list[object]:
+        other, tag, incoming = numpy.int64(1 - comm.rank), numpy.int32(3), torch.empty(2)
+        if comm.rank == 0:
+            comm.send(torch.ones(2), other, tag)
+            source = comm.irecv(incoming, other, 3).wait()
+        else:
+            source = comm.recv(incoming, other, tag)
+            comm.isend(torch.ones(2), 0, tag).wait()
+        comm.exchange(torch.ones(2), other, incoming, other, tag)
+        pair = comm.split(numpy.int64(7) if comm.rank else 7, numpy.int64(-comm.rank))
+        assert pair is not None and (pair.rank, pair.size) == (1 - comm.rank, 2)
+        return [source, type(source).__name__, incoming.tolist()]
+
+    for world in (worlds(2), SimulatedWorld(numpy.int64(2))):
+        assert world.run(talk, timeout=100) == [[1, "int", [1, 1]], [0, "int", [1, 1]]]
+        assert {type(value) for message in world.trace for value in (message.src, message.dst, message.tag)} == {int}
+        assert type(world.world_size) is int
+
+
 def test_real_and_simulated_worlds_refuse_the_same_calls(worlds) -> None:
     for world in (worlds(2), SimulatedWorld(2)):
         for act, says in (
             (lambda comm: comm.send(torch.ones(1), 2), "the ranks are 0 to 1"),
+            (
+                lambda comm: comm.send(torch.ones(1), "1"),
+                "rank '1', .* 0 to 1. Expected an int, got the text '1'. Check",
+            ),
+            (
+                lambda comm: comm.send(torch.ones(1), None),
+                "rank None, but the ranks are 0 to 1. Expected an int, got N",
+            ),
             (lambda comm: comm.recv(torch.ones(1), comm.rank), "itself"),
             (lambda comm: comm.send([1.0], 1 - comm.rank), "expected a torch.Tensor"),
             (lambda comm: comm.split("red"), "as color, got 'red'"),

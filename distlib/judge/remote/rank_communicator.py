@@ -66,26 +66,26 @@ class RankCommunicator(Communicator):
         self.device = torch.device("cpu")
 
     def send(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> None:
-        check_message(self, tensor, "send", dst, tag)
+        dst, tag = check_message(self, tensor, "send", dst, tag)
         self._ask("send", tensor=tensor, dst=dst, tag=tag)
 
     def recv(self, tensor: torch.Tensor, src: int | None = None, tag: int = 0) -> int:
-        check_message(self, tensor, "receive", src, tag)
+        src, tag = check_message(self, tensor, "receive", src, tag)
         arrived, source = self._ask("recv", like=_form(tensor), src=src, tag=tag)
         _fill(tensor, arrived)
         return source
 
     def isend(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> Work:
-        check_message(self, tensor, "send", dst, tag)
+        dst, tag = check_message(self, tensor, "send", dst, tag)
         return RemoteWork(self._wire, self._ask("isend", tensor=tensor, dst=dst, tag=tag), [])
 
     def irecv(self, tensor: torch.Tensor, src: int | None = None, tag: int = 0) -> Work:
-        check_message(self, tensor, "receive", src, tag)
+        src, tag = check_message(self, tensor, "receive", src, tag)
         return RemoteWork(self._wire, self._ask("irecv", like=_form(tensor), src=src, tag=tag), [tensor])
 
     def exchange(self, outgoing: torch.Tensor, dst: int, incoming: torch.Tensor, src: int, tag: int = 0) -> None:
-        check_message(self, outgoing, "send", dst, tag)
-        check_message(self, incoming, "receive", src, tag)
+        dst, tag = check_message(self, outgoing, "send", dst, tag)
+        src, tag = check_message(self, incoming, "receive", src, tag)
         check_apart(outgoing, incoming)
         _fill(incoming, self._ask("exchange", tensor=outgoing, dst=dst, like=_form(incoming), src=src, tag=tag))
 

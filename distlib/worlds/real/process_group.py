@@ -41,16 +41,16 @@ class ProcessGroupCommunicator(Communicator):
         self.network = endpoint.network
 
     def isend(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> Work:
-        check_message(self, tensor, "send", dst, tag)
+        dst, tag = check_message(self, tensor, "send", dst, tag)
         return self._endpoint.isend(self._group, dst, tensor, tag, self._site())
 
     def irecv(self, tensor: torch.Tensor, src: int | None = None, tag: int = 0) -> Work:
-        check_message(self, tensor, "receive", src, tag)
+        src, tag = check_message(self, tensor, "receive", src, tag)
         return self._endpoint.irecv(self._group, src, tensor, tag, self._site())
 
     def exchange(self, outgoing: torch.Tensor, dst: int, incoming: torch.Tensor, src: int, tag: int = 0) -> None:
-        check_message(self, outgoing, "send", dst, tag)
-        check_message(self, incoming, "receive", src, tag)
+        dst, tag = check_message(self, outgoing, "send", dst, tag)
+        src, tag = check_message(self, incoming, "receive", src, tag)
         check_apart(outgoing, incoming)
         site = self._site()
         receiving = self._endpoint.irecv(self._group, src, incoming, tag, site)
@@ -67,7 +67,7 @@ class ProcessGroupCommunicator(Communicator):
             self._endpoint.meet(self._group, "barrier", None, self._site())
 
     def split(self, color: int | None, key: int | None = None) -> Communicator | None:
-        check_split(color, key)
+        color, key = check_split(color, key)
         everybody = self._endpoint.meet(self._group, "split", (color, key), self._site())
         if color is None:
             return None

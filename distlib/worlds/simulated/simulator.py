@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import operator
 import threading
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -36,7 +37,7 @@ from typing import Any
 
 import torch
 
-from distlib.arguments import check_callable, check_number, check_tensor, check_timeout, described
+from distlib.arguments import check_callable, check_integer, check_number, check_tensor, check_timeout, described
 from distlib.communicator import Communicator, Work
 from distlib.network import Cluster
 from distlib.trace import CallSite, Counts, Message, Trace
@@ -108,8 +109,7 @@ class SimulatedWorld:
         contexts: str = "greenlets",
         deaths: Mapping[int, float] | None = None,
     ) -> None:
-        if not isinstance(world_size, int) or isinstance(world_size, bool) or world_size < 1:
-            raise ValueError(f"SimulatedWorld expects a number of ranks, at least 1, got {world_size!r}")
+        world_size = check_integer("SimulatedWorld", "world_size", world_size, 1)
         _check_cluster(cluster, world_size)
         self.cluster = cluster if cluster is not None else Cluster.flat(world_size)
         if self.cluster.world_size != world_size:
@@ -339,7 +339,7 @@ class SimulatedCommunicator(Communicator):
         self._begin(operation, tensor, src, tag, self._site())
         self._engine.receive(operation)
         self._engine.wait(self._rank, (operation,))
-        return self._group.members.index(operation.peer) if src is None else src
+        return self._group.members.index(operation.peer) if src is None else operator.index(src)
 
     def isend(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> Work:
         operation = Operation(self._engine, self._rank, is_send=True, blocking=False)
@@ -362,7 +362,7 @@ class SimulatedCommunicator(Communicator):
             rank.background.wait_for_all()
         if self.call is None:
             self._check(send, outgoing, dst, tag)
-            self._check(receive, incoming, src, tag)
+            tag = self._check(receive, incoming, src, tag)
         site = self._site() if engine.record else self._unrecorded
         send.begin(outgoing, group.members[dst], tag, group, site)
         receive.begin(incoming, ANYONE if src is None else group.members[src], tag, group, site)
@@ -381,7 +381,7 @@ class SimulatedCommunicator(Communicator):
         self._meet("barrier", None)
 
     def split(self, color: int | None, key: int | None = None) -> Communicator | None:
-        check_split(color, key)
+        color, key = check_split(color, key)
         everybody = self._meet("split", (color, key))
         if color is None:
             return None
@@ -421,12 +421,15 @@ class SimulatedCommunicator(Communicator):
         if background.calls:
             background.wait_for_all()
         if self.call is None:
-            self._check(operation, tensor, peer, tag)
+            tag = self._check(operation, tensor, peer, tag)
         destination = ANYONE if peer is None else self._group.members[peer]
         operation.begin(tensor, destination, tag, self._group, site)
 
-    def _check(self, operation: Operation, tensor: torch.Tensor, peer: int | None, tag: int) -> None:
-        """Check what a student sends or receives. The usual case is seen at once; else `check_message` takes a look."""
+    def _check(self, operation: Operation, tensor: torch.Tensor, peer: int | None, tag: int) -> int:
+        """Check what a student sends or receives. The usual case is seen at once; else `check_message` takes a look.
+
+        Returns the tag as an integer of Python.
+        """
         usual = (
             type(peer) is int
             and 0 <= peer < self.world_size
@@ -435,9 +438,10 @@ class SimulatedCommunicator(Communicator):
             and (tensor is operation.tensor or _is_usual(tensor))
         )
         if not usual:
-            check_message(self, tensor, "send" if operation.is_send else "receive", peer, tag)
+            _, tag = check_message(self, tensor, "send" if operation.is_send else "receive", peer, tag)
         elif not (operation.is_send or tensor.is_contiguous()):
             check_tensor("receive", tensor, written=True)
+        return tag
 
     def _site(self) -> CallSite:
         """The student's line that is talking: all messages of one collective call come from the same one."""
