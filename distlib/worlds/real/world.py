@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from distlib.arguments import check_callable, check_integer, check_timeout, short
+from distlib.arguments import as_integer, check_callable, check_integer, check_timeout, short
 from distlib.network import Cluster, Link
 from distlib.trace import Trace
 from distlib.worlds import pickling
@@ -250,10 +250,7 @@ def _check_world_size(world_size: int) -> int:
 
 def _check_seed(seed: int, world_size: int) -> int:
     """Check that torch.manual_seed takes `seed + rank` for each rank."""
-    try:
-        number = operator.index(None if isinstance(seed, bool) else seed)  # type: ignore[arg-type]
-    except TypeError:
-        number = None
+    number = as_integer(seed)
     if number is None or not -(2**63) <= number <= 2**64 - world_size:
         raise ValueError(
             f"World expected an integer from -2**63 to 2**64 - {world_size} as seed, got seed={short(seed)}"
