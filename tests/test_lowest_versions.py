@@ -20,4 +20,4 @@ def test_a_package_without_a_lowest_version_is_an_error() -> None:
 
 
 def test_every_package_of_the_course_has_one() -> None:
-    assert "torch==2.6" in lowest_versions((ROOT / "pyproject.toml").read_text())
+    assert "torch==2.8" in lowest_versions((ROOT / "pyproject.toml").read_text())
