@@ -284,6 +284,7 @@ def test_cut_by_cost() -> None:
     assert cut_by_cost([1, 1, 1, 1], 2) == [range(0, 2), range(2, 4)]
     assert cut_by_cost([9, 0, 0], 3) == [range(0, 1), range(1, 2), range(2, 3)]
     assert cut_by_cost([5], 1) == [range(0, 1)]
+    assert cut_by_cost([True, False, True, True], 2) == [range(0, 3), range(3, 4)]  # which layers count
 
 
 def test_cut_by_cost_is_the_best_cut() -> None:

@@ -26,7 +26,7 @@ def cut_by_cost(costs: Sequence[float], num_stages: int) -> list[range]:
     """Cut layers into stages so that the largest sum of costs is as small as it can be.
 
     Args:
-        costs: one for each layer, in order; at least 0.
+        costs: one for each layer, in order; at least 0. A truth value counts as 1 or 0.
         num_stages: how many stages. Each gets at least one layer.
 
     Returns:
@@ -42,6 +42,7 @@ def cut_by_cost(costs: Sequence[float], num_stages: int) -> list[range]:
             f"expected at least 1 stage and at most one per layer, got {num_stages} stages for {len(costs)} layers"
         )
     for number, cost in enumerate(costs):
+        cost = int(cost) if isinstance(cost, bool) else cost
         check_number("cut_by_cost", f"costs[{number}]", cost, at_least=0)
     limits = sorted({sum(costs[first:last]) for last in range(len(costs) + 1) for first in range(last)})
     low, high = 0, len(limits) - 1  # the last limit fits: everything in one stage
