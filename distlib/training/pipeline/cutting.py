@@ -11,7 +11,6 @@ Design Manual", section "The Partition Problem").
 
 from __future__ import annotations
 
-import operator
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -35,8 +34,7 @@ def cut_by_cost(costs: Sequence[float], num_stages: int) -> list[range]:
     Raises:
         ValueError: fewer layers than stages, no stage, or a cost that is negative or NaN.
     """
-    check_integer("cut_by_cost", "num_stages", num_stages, 1)
-    num_stages = operator.index(num_stages)  # also those of numpy
+    num_stages = check_integer("cut_by_cost", "num_stages", num_stages, 1)
     if num_stages > len(costs):
         raise ValueError(
             f"expected at least 1 stage and at most one per layer, got {num_stages} stages for {len(costs)} layers"

@@ -11,7 +11,6 @@ that is gone or a time limit ends the run on all ranks with one error, and the n
 
 from __future__ import annotations
 
-import operator
 import os
 import threading
 import weakref
@@ -239,10 +238,9 @@ class World:
 
 
 def _check_world_size(world_size: int) -> int:
-    try:
-        size = operator.index(None if isinstance(world_size, bool) else world_size)  # type: ignore[arg-type]
-    except TypeError:
-        raise ValueError(f"World expects a number of ranks, at least 1, got {world_size!r}: try World(4)") from None
+    size = as_integer(world_size)
+    if size is None:
+        raise ValueError(f"World expects a number of ranks, at least 1, got {world_size!r}: try World(4)")
     if size < 1:
         raise ValueError(f"World expects at least 1 rank, got {size}: try World(4)")
     return size
