@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import nbformat
 import pytest
 
 from distlib.cli import lab
 from tests.draw.test_player_browser import end_kernels
 from tests.notebooks.test_browser import LESSONS, open_notebook
 from tests.tools.chromium import PATIENCE, fresh_page
-from tests.tools.lab_process import running_lab
+from tests.tools.lab_process import running_dark_lab, write_notebook
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -43,20 +41,14 @@ AGAIN = "lessons/again.ipynb"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that `distlib lab` opens in the dark theme, with our cells as the first lesson, and once more."""
     folder = tmp_path_factory.mktemp("pictures")
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     for path in (folder / lab.FIRST_LESSON, folder / "work" / AGAIN):
-        path.parent.mkdir(parents=True)
-        nbformat.write(notebook, path)
-    settings = folder / "settings" / "@jupyterlab" / "apputils-extension"
-    settings.mkdir(parents=True)
-    (settings / "themes.jupyterlab-settings").write_text(json.dumps({"theme": "JupyterLab Dark"}))
+        write_notebook(path, CELLS)
     return folder
 
 
 @pytest.fixture(scope="module")
 def address(folder: Path) -> Iterator[str]:
-    with running_lab(folder, JUPYTERLAB_SETTINGS_DIR=str(folder / "settings")) as (_, address):
+    with running_dark_lab(folder) as address:
         yield address
 
 

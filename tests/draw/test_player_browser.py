@@ -17,7 +17,7 @@ from PIL import Image
 from distlib.cli import lab
 from tests.notebooks.test_browser import LESSONS, open_notebook, saved_when_executed
 from tests.tools.chromium import fresh_page
-from tests.tools.lab_process import running_lab
+from tests.tools.lab_process import running_dark_lab, write_notebook
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page, Request
@@ -48,19 +48,13 @@ CELLS = (
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that `distlib lab` opens, with our cells instead of the first lesson, in the dark theme."""
     folder = tmp_path_factory.mktemp("players")
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    (folder / lab.FIRST_LESSON).parent.mkdir()
-    nbformat.write(notebook, folder / lab.FIRST_LESSON)
-    settings = folder / "settings" / "@jupyterlab" / "apputils-extension"
-    settings.mkdir(parents=True)
-    (settings / "themes.jupyterlab-settings").write_text(json.dumps({"theme": "JupyterLab Dark"}))
+    write_notebook(folder / lab.FIRST_LESSON, CELLS)
     return folder
 
 
 @pytest.fixture(scope="module")
 def address(folder: Path) -> Iterator[str]:
-    with running_lab(folder, JUPYTERLAB_SETTINGS_DIR=str(folder / "settings")) as (_, address):
+    with running_dark_lab(folder) as address:
         yield address
 
 

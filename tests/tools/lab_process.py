@@ -1,5 +1,6 @@
 """`distlib lab` as a process that tests start, read the address from, and end."""
 
+import json
 import os
 import queue
 import subprocess
@@ -8,6 +9,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+import nbformat
 
 Process = subprocess.Popen[str]
 
@@ -29,6 +32,24 @@ def running_lab(
     finally:
         process.terminate()
         process.wait(timeout=100)
+
+
+@contextmanager
+def running_dark_lab(folder: Path) -> Iterator[str]:
+    """The same in the dark theme; yields the address."""
+    settings = folder / "settings" / "@jupyterlab" / "apputils-extension"
+    settings.mkdir(parents=True)
+    (settings / "themes.jupyterlab-settings").write_text(json.dumps({"theme": "JupyterLab Dark"}))
+    with running_lab(folder, JUPYTERLAB_SETTINGS_DIR=str(folder / "settings")) as (_, address):
+        yield address
+
+
+def write_notebook(path: Path, cells: Sequence[str]) -> None:
+    """Write a notebook of these code cells, and the folder that it is in."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    path.parent.mkdir(parents=True)
+    nbformat.write(notebook, path)
 
 
 def first_address(process: Process, timeout: float = 250) -> str:
