@@ -83,6 +83,7 @@ class SlurmPool(Head):
         )
         super().__init__(placement, FileRendezvous(directory, name), shows=True)
         self.environment = dict(os.environ)
+        self._owner = os.getpid()
         self._errors = tempfile.TemporaryFile()
         self._srun = self._start(len(nodes), [str(directory), name, str(patience), str(ranks_per_node)])
         try:
@@ -126,7 +127,12 @@ class SlurmPool(Head):
         return self._srun.poll() is None and all(thread.is_alive() for thread in self._threads)
 
     def close(self) -> None:
-        """End the ranks. Does not wait long for srun, which itself waits for a node that is gone."""
+        """End the ranks. Does not wait long for srun, which itself waits for a node that is gone.
+
+        In a process that was forked from the notebook's, whose ranks they are, nothing is done.
+        """
+        if os.getpid() != self._owner:
+            return
         self.kill()
         self.__exit__()
         self._srun.terminate()

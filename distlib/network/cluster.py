@@ -93,12 +93,8 @@ class Cluster:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        sizes = (self.nodes, self.ranks_per_node)
-        if not all(type(size) is int and size >= 1 for size in sizes):
-            raise ValueError(
-                f"expected at least 1 node and 1 rank per node, "
-                f"got nodes={self.nodes!r}, ranks_per_node={self.ranks_per_node!r}"
-            )
+        for name in ("nodes", "ranks_per_node"):  # as Python's integers; numpy's are taken, too
+            object.__setattr__(self, name, check_integer("Cluster", name, getattr(self, name), at_least=1))
         for name, link in (("intra", self.intra), ("inter", self.inter)):
             if not isinstance(link, Link):
                 raise ValueError(f"expected a Link as {name}, such as Link(latency=1e-6, bandwidth=1e10), got {link!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,9 +48,9 @@ def test_a_link_that_can_not_be(latency: float, bandwidth: float) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"nodes": 0}, "got nodes=0, ranks_per_node=4"),
-        ({"ranks_per_node": -1}, "got nodes=3, ranks_per_node=-1"),
-        ({"nodes": 2.5}, "got nodes=2.5, ranks_per_node=4"),
+        ({"nodes": 0}, "an integer of at least 1 as nodes, got nodes=0"),
+        ({"ranks_per_node": -1}, "an integer of at least 1 as ranks_per_node, got ranks_per_node=-1"),
+        ({"nodes": 2.5}, "got nodes=2.5"),
         ({"nodes": True}, "got nodes=True"),
         ({"intra": 1e-6}, "expected a Link as intra, such as .*, got 1e-06"),
         ({"inter": None}, "expected a Link as inter, such as .*, got None"),
@@ -62,6 +63,10 @@ def test_a_link_that_can_not_be(latency: float, bandwidth: float) -> None:
 def test_a_cluster_that_can_not_be(arguments: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Cluster(**({"nodes": 3, "ranks_per_node": 4, "intra": INTRA, "inter": INTER} | arguments))  # type: ignore[arg-type]
+
+
+def test_a_cluster_takes_numpys_integers() -> None:
+    assert Cluster(np.int64(2), np.int32(3)) == Cluster(2, 3)
 
 
 def test_links_of_a_cluster() -> None:

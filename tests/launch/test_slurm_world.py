@@ -80,6 +80,18 @@ def test_runs_follow_each_other_also_after_a_death(
     assert [child for child in psutil.Process().children() if "fake_srun" in " ".join(child.cmdline())] == []
 
 
+def test_a_process_forked_from_the_notebook_leaves_its_ranks_alone(world: SlurmWorld) -> None:
+    pids = world.run(lambda comm: os.getpid())
+    child = os.fork()
+    if child == 0:
+        try:
+            world.close()
+        finally:
+            os._exit(0)
+    assert os.waitpid(child, 0) == (child, 0)
+    assert world.run(lambda comm: os.getpid()) == pids
+
+
 def is_running(pid: int) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess):
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
