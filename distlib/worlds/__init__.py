@@ -3,6 +3,7 @@
 diagnosis      what a failed run reports
 deaths         ranks that die in a run which goes on without them
 call_site      which line of the student's code is talking
+call_order     what is said of started calls that can't run in their order
 message_check  what can be wrong with the arguments of a call
 tensor_bytes   a tensor as bytes
 pickling       a function and its arguments as bytes

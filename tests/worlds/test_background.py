@@ -255,26 +255,41 @@ def test_what_a_started_call_raises_is_not_lost_if_nobody_waits(world: World) ->
     still_works(world)
 
 
-def test_what_a_started_call_starts_is_not_lost_if_nobody_waits(real: World) -> None:
-    def start(comm: Communicator) -> None:
+def test_what_a_started_call_starts_is_not_lost_if_nobody_waits(world: World) -> None:
+    def add(comm: Communicator, tensor: torch.Tensor) -> None:
+        tensor.add_(1)
+
+    def start(comm: Communicator) -> float:
+        tensor = torch.zeros(1)
+        comm.start(lambda comm: comm.start(add, tensor)).wait()
+        return tensor.item()
+
+    def fail(comm: Communicator) -> None:
         comm.start(lambda comm: comm.start(lambda comm: 1 // 0) and None)
 
+    assert world.run(start, timeout=100) == [1.0] * 3
     with pytest.raises(RankError, match="ZeroDivisionError"):
-        real.run(start, timeout=100)
-    still_works(real)
+        world.run(fail, timeout=100)
+    still_works(world)
 
 
-def test_a_started_call_can_not_wait_for_one_that_comes_after_it(real: World) -> None:
+def test_a_started_call_can_not_wait_for_one_that_comes_after_it(world: World) -> None:
     def start(comm: Communicator) -> None:
         both_started, later = threading.Event(), []
-        first = comm.start(lambda comm: both_started.wait() and later[0].wait())
+
+        def ask_and_wait(comm: Communicator) -> None:
+            both_started.wait()
+            assert not later[0].is_completed()
+            later[0].wait()
+
+        first = comm.start(ask_and_wait)
         later.append(comm.start(lambda comm: None))
         both_started.set()
         first.wait()
 
     with pytest.raises(RankError, match="waits for a call that runs only after it: start that one first"):
-        real.run(start, timeout=100)
-    still_works(real)
+        world.run(start, timeout=100)
+    still_works(world)
 
 
 def test_tensors_that_do_not_fit_are_named_with_the_line_of_the_start(world: World) -> None:

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable
 
 from distlib.communicator import Work
+from distlib.worlds.call_order import RUNS_ONLY_AFTER_IT
 
 
 class StartedCall(Work):
@@ -49,9 +50,7 @@ class StartedCall(Work):
             whatever the call raised, or one that it has started and not waited for.
         """
         if threading.current_thread() is self.thread and not self.is_completed():
-            raise RuntimeError(
-                "a started call waits for a call that runs only after it: start that one first, or wait for it outside"
-            )
+            raise RuntimeError(RUNS_ONLY_AFTER_IT)
         self._done.wait()
         self.waited = True
         if self._error is not None:

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from distlib.communicator import Work
 from distlib.trace import CallSite
+from distlib.worlds.call_order import RUNS_ONLY_AFTER_IT
 
 _PASSES_ON = True  # see worlds.call_site
 
@@ -54,6 +55,12 @@ class SimulatedCall(Work):
         self._error: Exception | None = None
 
     def wait(self) -> int:
+        """See `Work.wait`.
+
+        Raises:
+            RuntimeError: a started call waits for one that comes after it, or for itself.
+            whatever the call raised.
+        """
         self._owner.background.run_up_to(self)
         self._owner.now = max(self._owner.now, self.end)
         if self._error is not None:
@@ -62,8 +69,9 @@ class SimulatedCall(Work):
         return self._number
 
     def is_completed(self) -> bool:
-        self._owner.background.run_up_to(self)
-        return self.end <= self._owner.now
+        if not self._owner.background.runs:
+            self._owner.background.run_up_to(self)
+        return self.done and self.end <= self._owner.now
 
     def run(self, not_before: float) -> float:
         """Run the call on the clock of the background, which has come to `not_before`; returns where it ends."""
@@ -87,6 +95,7 @@ class SimulatedBackground:
     Attributes:
         calls: in their order; empty while one of them is running, since that one need not wait for itself.
         failed: those that have raised something which nobody has seen yet.
+        runs: whether one of them is running.
     """
 
     def __init__(self, rank: OwningRank) -> None:
@@ -94,21 +103,29 @@ class SimulatedBackground:
         self.failed: set[SimulatedCall] = set()
         self._rank = rank
         self._free = 0.0  # when the last call that has run ended
+        self.runs = False
 
     def start(self, call: SimulatedCall) -> None:
-        """Note a call; it runs when somebody waits for it."""
-        self.calls.append(call)
+        """Note a call; it runs when somebody waits for it. What a started call starts runs at once, as in a World."""
+        if self.runs:
+            call.run(self._rank.now)
+        else:
+            self.calls.append(call)
 
     def run_up_to(self, last: SimulatedCall) -> None:
         """Run the calls up to `last`. The rank's clock is the same afterwards."""
+        if self.runs and not last.done:
+            raise RuntimeError(RUNS_ONLY_AFTER_IT)
         computing_until = self._rank.now
         calls, self.calls = self.calls, deque()
         while not last.done:
+            self.runs = True
             self._free = calls.popleft().run(self._free)
+            self.runs = False
         self.calls = calls
         self._rank.now = computing_until
 
     def wait_for_all(self) -> None:
         """Wait for all calls. Raises what one of them has raised."""
-        for call in [*self.failed, *self.calls]:
-            call.wait()
+        while waiting := [*self.failed, *self.calls]:  # a call may fail while another one runs, which has started it
+            waiting[0].wait()
