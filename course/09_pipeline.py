@@ -943,6 +943,8 @@ for stash in (True, False):
     ]
     assert exact == ([True] * 4 if stash else [False, False, True, True])
     assert abs(computed[0] - gradient_at(at_backward)[0]) > 0.1
+    changed = [a != b for a, b in zip(at_forward, at_backward, strict=True)]
+    assert changed == [True, True, True, False]
 
 # %% tags=["folded"]
 # Checks of what is said below about torch
@@ -965,15 +967,16 @@ for through_data in (False, True):
 
 # %% [markdown]
 # With stashed weights it is a true gradient, to the last digit: that of the loss at the weights which the forward pass
-# met on its way. (On each rank they are of another age, and all of them are old; what that does is the subject of
-# [lesson 07](07_parameter_server.ipynb).) Without, it is the gradient at neither place: forward through one
-# function, and back through another. Only ranks 3 and 2 are right: between the two passes of rank 3 nothing
+# met on its way. (On rank $s$ they are $p-s-1$ updates old, so only those of the last rank are new; what that does is
+# the subject of [lesson 07](07_parameter_server.ipynb).) Without, it is the gradient at neither place: forward through
+# one function, and back through another. Only ranks 3 and 2 are right: between the two passes of rank 3 nothing
 # happens, so what it hands back to rank 2 is right as well, and rank 2 has a single weight. A stage of several layers
 # would go back through weights of its own that have changed.
 #
 # torch stops you: it counts the changes of each weight, and the backward pass says that one "has been modified by an
 # inplace operation". Whoever updates through `.data` sees no error. A model may still learn, since the error is small
-# where weights move little between the two passes. But no theorem about gradients speaks of it any more.
+# where weights move little between the two passes. But a theorem about gradients speaks of it only if it allows for
+# such an error.
 #
 # Rank $s$ keeps $p - s$ versions of its weights. For the 175 billion parameters on four ranks, in 16 bits:
 
@@ -986,9 +989,10 @@ live = most_live(one_forward_one_backward(4, 8))
 assert live == [4, 3, 2, 1] and sum(live) == versions  # a version per microbatch
 
 # %% [markdown]
-# That is one reason why pipelines are drained today. The other is that every gradient is taken at old weights, so that
-# the result is no longer that of one process. GPipe and 1F1B with a flush need one version. (PipeDream-2BW, by the same
-# authors, keeps two on every rank: it adds up gradients over at least $p$ microbatches before each update.)
+# That is one reason why pipelines are drained today. The other is that every gradient is taken at weights that are old
+# on all ranks but the last, so that the result is no longer that of one process. GPipe and 1F1B with a flush need one
+# version. (PipeDream-2BW, by some of the same authors, keeps two on every rank: it adds up gradients over at least $p$
+# microbatches before each update.)
 #
 # ## Stages that cost the same
 #
