@@ -532,8 +532,8 @@ for p in (2, 3, 4, 8):  # p microbatches more, 2(p − 1) latencies more
 # nothing of messages. With this 1F1B there is a best number of microbatches: of those above, 8.
 #
 # GPipe sends its messages one after another, and nobody waits for an answer. So it pays its $2(p-1)$ latencies once,
-# however many microbatches there are, and goes on gaining with more of them. For that its receives must be posted early
-# enough: ours are posted 8 actions ahead. (With some hundred microbatches that is not enough either.)
+# however many microbatches there are, and goes on gaining with more of them. For that its receives must be posted
+# early enough: ours are posted 8 actions ahead. (With a few hundred microbatches that is not enough either.)
 #
 # In 1F1B a rank that has done its warm-up sends an activation and *waits* for a gradient before it goes on. At each
 # time $p$ microbatches are under way, and each has to travel there and back: $2(p-1)$ messages. So each microbatch
@@ -542,12 +542,12 @@ for p in (2, 3, 4, 8):  # p microbatches more, 2(p − 1) latencies more
 #
 # But nothing forces a rank to wait. It can do more forward passes first, and has work while the gradient travels: a
 # longer **warmup**. The usual one has $p-s-1$ forward passes on rank $s$. The second line of the plot has twice as
-# many. With 16 microbatches it is as fast as GPipe, 315 ms instead of 425, and keeps 7, 5, 3 and 1 of them, where GPipe
-# keeps 16 on every rank and the usual 1F1B 4, 3, 2 and 1. With 32, where a microbatch is shorter and the latency is
-# not, it takes three times the usual warmup to be as fast as GPipe: 10, 7, 4 and 1 are kept. In general it takes $1 +
-# \lceil 2L/(t_F+t_B) \rceil$ times the usual one, for a latency $L$. So latency can be bought with memory; where it is
-# no longer than a few microbatches, for less memory than GPipe's. (Zhuang et al. 2022 call it *eager* 1F1B.) You will
-# need that in the puzzle.
+# many. With 16 microbatches it is as fast as GPipe, 315 ms instead of 425, and keeps 7, 5, 3 and 1 of them, where
+# GPipe keeps 16 on every rank and the usual 1F1B 4, 3, 2 and 1. With 32, where a microbatch is shorter and the latency
+# is not, it takes three times the usual warmup to be as fast as GPipe: 10, 7, 4 and 1 are kept. With many microbatches
+# it takes $1 + \lceil 2L/(t_F+t_B) \rceil$ times the usual one, for a latency $L$. So latency can be bought with
+# memory; where it is no longer than a few microbatches, for less memory than GPipe's. (Zhuang et al. 2022 call it
+# *eager* 1F1B.) You will need that in the puzzle.
 #
 # Small microbatches have another cost, which virtual time does not show. Products of small matrices make poor use of a
 # GPU.
@@ -613,15 +613,21 @@ for make in (gpipe, one_forward_one_backward):
     )
 assert abs(recomputed(one_forward_one_backward, 3, [2, 1, 1]) - 1.4) < 1e-9
 assert abs(recomputed(gpipe, 3, [2, 1, 1]) - 4 / 3) < 1e-9
+for k in (2, 3):  # F of ranks 0, 1, 2, then B of ranks 2, 1, and three of rank 0
+    schedule, costs = one_forward_one_backward(3, 3), Costs([2, 1, 1], [2 * k, k, k])
+    chain = (2 + 1 + 1) + (k + k) + 3 * 2 * k
+    assert time_schedule(schedule, costs).seconds == chain == {2: 20, 3: 28}[k]
 
 # %% [markdown]
-# 20 KiB: seven inputs, and all three tensors of the microbatch that is recomputed. Of $k$ microbatches at most
-# $(k-1)/k$ of the memory is freed, so it pays most where many are kept. Rank 3 of 1F1B keeps one, and gains nothing.
-# The results are the same, to rounding.
+# 20 KiB: seven inputs, and all three tensors of the microbatch that is recomputed. Where a stage is recomputed as a
+# whole, of $k$ microbatches at most $(k-1)/k$ of the memory is freed, so it pays most where many are kept. Rank 3 of
+# 1F1B keeps one, and gains nothing. The results are the same, to rounding.
 #
-# The time is not measured: we put the second forward pass into the cost of B. One more forward pass is 1 of 3, so where
-# stages are alike it is at most a third more. Where they are not, another stage may set the pace of 1F1B: with stages
-# of 2, 1 and 1 units and 3 microbatches it is 40 % more. A rank can also recompute while it waits.
+# The time is not measured: we put the second forward pass into the cost of B. One more forward pass is 1 of 3, so
+# where stages are alike it is at most a third more. Where they are not, it may be more with 1F1B: the slowest rank
+# does some forward passes while it would wait for a gradient anyway. So backward passes are more than two thirds of
+# what a step takes, and only they get longer. With stages of 2, 1 and 1 units and 3 microbatches it is 28 units in
+# place of 20, 40 % more. A rank can also recompute while it waits.
 #
 # ## A smaller bubble: several stages per rank
 #
@@ -1013,8 +1019,8 @@ print("thousands of operations:", [round(each / 1e3) for each in flops])
 # %% [markdown]
 # "Two layers per rank, and the last one for the last rank" is one way. The other way is by cost: cut so that the most
 # expensive stage is as cheap as can be. `stages_of` does that. Without costs it takes the numbers of parameters. For
-# linear layers that gives the same cut. But a convolution uses its few parameters many times: there you need the
-# measured costs.
+# linear layers that gives nearly always the same cut. (Biases count, too: where layers are narrow it can differ.) But
+# a convolution uses its few parameters many times: there you need the measured costs.
 
 
 # %%
@@ -1043,6 +1049,10 @@ pipeline_timeline(cuts, title="The same model and schedule, two cuts")
 # Checks of the numbers above and below
 assert [each / flops[0] for each in flops] == [1, 1, 1, 1, 4, 4, 4]
 assert by_cost == [[0, 1, 2, 3], [4], [5], [6]] == layers_by_cost(WIDTHS)
+narrow = [8, 128, 8, 8, 4, 8, 64]  # biases move a boundary
+narrow_flops = measure_costs(make_uneven(narrow), torch.zeros(8, 8))
+assert layers_by_cost(narrow, narrow_flops) == [[0], [1], [2, 3, 4], [5]]
+assert layers_by_cost(narrow) == [[0], [1, 2, 3], [4], [5]]
 mixed = nn.Sequential(nn.Conv2d(1, 8, 3), nn.Flatten(), nn.Linear(8 * 6 * 6, 10))
 few, _, many = (sum(each.numel() for each in layer.parameters()) for layer in mixed)
 more, _, less = measure_costs(mixed, torch.zeros(8, 1, 8, 8))
@@ -1054,12 +1064,14 @@ uneven = [4 * sum(flops[layer] for layer in stage) / sum(flops) for stage in by_
 costs = Costs(uneven, [2 * each for each in uneven])
 assert 3 * sum(uneven) + 7 * 3 * max(uneven) == 54
 assert time_schedule(gpipe(4, 8), costs).seconds == 54
+crossed = Costs([2, 1], [2, 4])  # one stage is slow forward, the other backward
+assert time_schedule(gpipe(2, 3), crossed).seconds == 21 > (2 + 1 + 2 + 4) + 2 * (1 + 4)
 
 # %% [markdown]
-# By count, rank 2 has half of all the work. A pipeline is as slow as its slowest stage, and all others wait for it.
-# By cost, all stages are alike, and the bubble is that of the formula again. Where stages are not alike, the formula
-# above no longer holds. GPipe takes (sum of the stages) + (m − 1) · (slowest stage), 54 s here, and 1F1B only 52: that
-# is what virtual time is for.
+# By count, rank 2 has half of all the work. A pipeline is as slow as its slowest stage, and all others wait for it. By
+# cost, all stages are alike, and the bubble is that of the formula again. Where stages are not alike, the formula
+# above no longer holds. If the same stage is the slowest forward and backward, GPipe takes (sum of the stages) + (m −
+# 1) · (slowest stage), 54 s here, and 1F1B only 52: that is what virtual time is for.
 #
 # **Try it.** Make one layer so wide that no cut helps. What does the slowest stage cost then, compared with its share
 # of a quarter?
