@@ -83,8 +83,8 @@ assert 16 * parameters == 2.8e12 and 16 * parameters / device == 35
 #     layers 0, 1, 2    ◄───gradient────  layers 3, 4, 5    ◄──     ◄──  last layers, loss
 #
 # Forward, a rank sends the output of its stage to the next rank. Backward, it sends the gradient of its stage's
-# *input* to the previous rank. That is all the communication there is, unless two stages share a weight. No rank ever
-# sees another rank's weights.
+# *input* to the previous rank. That is all the communication there is, unless two stages share a weight, or gradients
+# are clipped by the norm of all of them. No rank ever sees another rank's weights.
 #
 # Here is a model for images of digits, eight linear layers, in float64 so that we see how exact it is. We cut
 # it into four stages of two linear layers each.
@@ -1178,12 +1178,13 @@ print(f"{wire / 1e9} GB in {bubble:.1f} s: {wire / bubble / 1e9:.1f} GB/s")
 small = wire / (bubble * 64 / 512)
 print(f"with 64 texts: {small / 1e9:.1f} GB/s")
 assert f"{work:.1f} {bubble:.1f} {wire / bubble / 1e9:.1f}" == "15.7 5.9 1.0"
+assert abs(small - wire / (3 / 64 * work)) < 1  # as with 64 microbatches
 assert f"{small / 1e9:.0f}" == "8" and timings["1F1B"].seconds / 24 - 1 == 3 / 8
 
 # %% [markdown]
 # Against 8 microbatches 1 GB/s is enough, and a part of it can hide behind the backward pass. With 64 texts it is 8
-# GB/s: the smaller the batch, the faster the network must be. Where it is fast enough, a pipeline is not the best
-# choice for a model that fits.
+# GB/s, and so it is against 64 microbatches: the smaller the batch or the bubble, the faster the network must be.
+# Where it is fast enough, a pipeline is not the best choice for a model that fits.
 #
 # **When the batch is small.** With $m = p$ a third (two ranks) to nearly half of the time is waiting. With fewer
 # microbatches it is more, up to $(p-1)/p$ with one. A model that answers one question at a time is a pipeline with a
@@ -1357,10 +1358,11 @@ ours = [[str(action) for action in row] for row in zero_bubble_v(4, 8)]
 assert orders["ScheduleZBVZeroBubble"] == ours
 
 # %% [markdown]
-# The interleaved schedule and the ZB-V that torch runs are ours, action by action, on all four ranks. So are its
-# listings of GPipe and of 1F1B, which are only for reading. (In torch 2.13 that of the *last* rank of 1F1B is off by
-# one: it begins with microbatch 1. The code does rank 3 in the same order as ours.) `REDUCE_GRAD` finishes the
-# gradients after the last microbatch. In real training you would also meet:
+# The interleaved schedule and the ZB-V that torch runs are ours, action by action, on all four ranks. (Interleaved,
+# that holds where $m$ is a multiple of $p$.) So are its listings of GPipe and of 1F1B, which are only for reading. (In
+# torch 2.13 that of the *last* rank of 1F1B is off by one: it begins with microbatch 1. The code does rank 3 in the
+# same order as ours.) `REDUCE_GRAD` finishes the gradients after the last microbatch. In real training you would also
+# meet:
 #
 # - **Tracing.** `torch.distributed.pipelining.pipeline` follows the forward pass of a model that is not a list of
 #   layers, and cuts it at points that you name.
