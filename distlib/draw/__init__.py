@@ -3,8 +3,7 @@
     timeline                 ranks × time (or × rounds), an arrow for each message
     play_timeline            the same, to play and to step through
     bytes_per_rank           what each rank sent and received
-    chunk_steps              which rank's contributions are in which chunk, round by round
-    play_chunks              the same, to play and to step through
+    play_chunks              which rank's contributions are in which chunk, round by round, to step through
     predict                  a number, a choice or an order, committed to before the run and compared after it
     race                     which all-reduce is the fastest by the model, over message sizes or ranks
     explore_race             the same with sliders
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from distlib.draw.charts.step_panels import step_timeline
     from distlib.draw.charts.sweeps import sweep
     from distlib.draw.charts.timelines import timeline
-    from distlib.draw.chunks.chunk_grid import chunk_steps, draw_chunks
     from distlib.draw.chunks.chunk_history import ChunkHistory, watch_chunks
     from distlib.draw.picture import Picture
     from distlib.draw.players.cluster_board import play_cluster
@@ -65,11 +63,9 @@ __all__ = [
     "HeldPieces",
     "Picture",
     "bytes_per_rank",
-    "chunk_steps",
     "compare_costs",
     "curves",
     "decision_tree",
-    "draw_chunks",
     "explore_race",
     "heat_map",
     "histogram",
@@ -97,11 +93,9 @@ _HOMES = {
     "HeldPieces": "charts.placements",
     "Picture": "picture",
     "bytes_per_rank": "charts.byte_bars",
-    "chunk_steps": "chunks.chunk_grid",
     "compare_costs": "charts.cost_bars",
     "curves": "charts.curves",
     "decision_tree": "charts.decision_trees",
-    "draw_chunks": "chunks.chunk_grid",
     "explore_race": "players.explorer",
     "heat_map": "charts.heat_maps",
     "histogram": "charts.histograms",

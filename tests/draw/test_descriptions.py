@@ -40,10 +40,8 @@ CLUSTER = Cluster.flat(64, Link(1e-5, 2.5e9))
 
 SHOWN: dict[str, Callable[[], Any]] = {
     "bytes_per_rank": lambda: draw.bytes_per_rank(TRACE),
-    "chunk_steps": lambda: draw.chunk_steps(WORLD, ring_all_reduce),
     "curves": lambda: draw.curves({"plain": [(0, 2.0), (1, 0.5)]}, along="seconds", values="loss", title="Loss"),
     "decision_tree": lambda: draw.decision_tree({"Does it rain?": {"yes": "stay", "no": "go"}}, title="Today, at 7"),
-    "draw_chunks": lambda: draw.draw_chunks(draw.watch_chunks(WORLD, ring_all_reduce)),
     "explore_race": lambda: draw.explore_race(CLUSTER),
     "heat_map": lambda: draw.heat_map({1: {2: 0.5, 4: 0.6}, 3: {2: 0.7, 4: 0.8}}, across="a", down="b", title="Found"),
     "compare_costs": lambda: draw.compare_costs({"ring": {"bytes": 8}, "tree": {"bytes": 4}}, title="Costs"),

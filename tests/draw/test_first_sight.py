@@ -14,7 +14,6 @@ import pytest
 from distlib import SimulatedWorld
 from distlib.collectives import ring_all_reduce
 from distlib.draw import (
-    chunk_steps,
     pipeline_timeline,
     placements,
     play_chunks,
@@ -45,7 +44,6 @@ DRAWN: dict[str, Callable[[], Any]] = SHOWN | {
     "pieces on two devices each": lambda: placements(
         {"two axes": {"W": cut_array((8, 32), 4, axis=1, copies=2), "b": cut_array((2,), 2, copies=4)}}, title="Pieces"
     ),
-    "chunks of 8 ranks": lambda: chunk_steps(SimulatedWorld(8), ring_all_reduce),
 }
 each_played = pytest.mark.parametrize("name", PLAYED)
 

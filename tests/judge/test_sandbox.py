@@ -537,7 +537,7 @@ def test_what_kept_a_command_from_starting_can_be_read() -> None:
 IMPORTS = f"""
 from distlib import {", ".join(distlib.__all__)}
 from distlib.collectives import ring_all_reduce, broadcast
-from distlib.draw import chunk_steps, predict, timeline
+from distlib.draw import play_chunks, predict, timeline, watch_chunks
 from distlib.checks import CheckFailed, Report
 from distlib.exercises.all_reduce.checks import check_ring_all_reduce
 from distlib.network import Cluster, Link, duration
@@ -559,7 +559,7 @@ def test_exercises_find_what_they_import(kind: str) -> None:
         assert told(rank, "told = chunk_lengths(10, 4)") == [3, 3, 2, 2]
         told(
             rank,
-            "chunk_steps(world, print); timeline(world.trace).show(); str(check_ring_all_reduce(print))",
+            "play_chunks(watch_chunks(world, print)); timeline(world.trace).show(); str(check_ring_all_reduce(print))",
         )
         names = [path.stem for path in (ROOT / "distlib" / "training").iterdir() if not path.name.startswith("_")]
         told(rank, "; ".join(f"import distlib.training.{name}" for name in names))

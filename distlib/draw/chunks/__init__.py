@@ -1,1 +1,1 @@
-"""Whose contributions are in which chunk: watched while a collective runs, and drawn."""
+"""Whose contributions are in which chunk: watched while a collective runs, and put side by side by rounds."""

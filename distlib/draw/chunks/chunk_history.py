@@ -1,4 +1,4 @@
-"""Which rank holds which contributions to which chunk, round by round: the data behind `chunk_steps`.
+"""Which rank holds which contributions to which chunk, round by round: the data behind `play_chunks`.
 
 A function `(comm, tensor)` runs on a world with marked tensors (see `markers`) and a communicator that takes notes (see
 `watch`). Ranks do not go in step, and they differ in how often they communicate. So their notes are put side by side by

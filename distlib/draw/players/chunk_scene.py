@@ -13,20 +13,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from distlib.draw.chunks.chunk_grid import describe_chunks
 from distlib.draw.chunks.chunk_history import ChunkHistory, ChunkMessage, name_chunks, tell_cell
-from distlib.draw.chunks.chunk_layout import HEAD, LABELS, MARGIN, Layout, is_whole, lay_out_one
 from distlib.draw.chunks.markers import Cell, format_count, is_part, is_repeated
+from distlib.draw.players.chunk_layout import HEAD, LABELS, MARGIN, Layout, is_whole, lay_out
 from distlib.draw.players.scene import INK, Look, Scene, SceneStep, Shape, arrow, box, runs, write
 from distlib.draw.players.timeline_scene import tell_site
 from distlib.draw.style import SMALL, TITLE, VERMILLION, WIDTH, color_of, count, format_bytes, text_on
 
 _TOP, _KEY = 30.0, 22.0  # CSS pixels: the title, the key
+_TOLD = 32  # with more messages than this, the alternative text does not say who sends what
 
 
 def chunk_scene(history: ChunkHistory, title: str) -> Scene:
     """The scene of a history: step k is "after round k"."""
-    layout = lay_out_one(history)
+    layout = lay_out(history)
     shapes = [
         write(6, 20, title, TITLE, bold=True),
         *_key(_TOP + 12),
@@ -34,10 +34,9 @@ def chunk_scene(history: ChunkHistory, title: str) -> Scene:
         *_cells(history, layout),
         *_arrows(history, layout),
     ]
-    height = _TOP + _KEY + layout.panel[1]
-    width = max(min(WIDTH, MARGIN + LABELS + layout.panel[0] + MARGIN), 630.0)
-    alt = describe_chunks(history, range(history.rounds + 1), title)
-    return Scene(title, width, height, shapes, list(_steps(history)), alt, "a cell or an arrow")
+    height = _TOP + _KEY + layout.size[1]
+    width = max(min(WIDTH, MARGIN + LABELS + layout.size[0] + MARGIN), 630.0)
+    return Scene(title, width, height, shapes, list(_steps(history)), _alt(history, title), "a cell or an arrow")
 
 
 def _corner(layout: Layout, rank: int, chunk: int) -> tuple[float, float]:
@@ -159,6 +158,26 @@ def describe(message: ChunkMessage) -> str:
     if message.sent is None:
         return text
     return f"{text}, {format_bytes(message.sent.nbytes)}, sent by {tell_site(message.sent.site)}"
+
+
+def _alt(history: ChunkHistory, title: str) -> str:
+    """All steps in words, as alternative text."""
+    full = ", ".join(f"{f'round {step}' if step else 'start'}: {held}" for step, held in enumerate(history.full_sums))
+    text = (
+        f"{title}. Grids of {count(history.world_size, 'rank')} by {count(history.chunks, 'chunk')}, one for each "
+        f"round. {history.summary()} Step by step: {full}."
+    )
+    return " ".join([text, *_tell_messages(history), *history.findings])
+
+
+def _tell_messages(history: ChunkHistory) -> Iterator[str]:
+    """Who sends which chunks to whom, round by round; nothing where there are too many messages to listen to."""
+    if len(history.messages) > _TOLD:
+        return
+    for round in range(1, history.rounds + 1):
+        told = (f"{m.src} sends {name_chunks(m.chunks)} to {m.dst}" for m in history.messages_in(round) if m.chunks)
+        if words := ", ".join(told):
+            yield f"Round {round}: {words}."
 
 
 def _steps(history: ChunkHistory) -> Iterator[SceneStep]:
