@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import functools
-import html
 import io
 from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
@@ -41,13 +40,11 @@ class Picture:
     Attributes:
         figure: the matplotlib Figure. It belongs to no window and no backend; pyplot does not know it.
         alt: what the picture shows, in words, computed from the same data.
-        error: the exception that ended the run which is shown, or None. Its text is shown under the picture.
     """
 
-    def __init__(self, figure: Figure, alt: str, error: Exception | None = None) -> None:
+    def __init__(self, figure: Figure, alt: str) -> None:
         self.figure = figure
         self.alt = alt
-        self.error = error
 
     def save(self, path: str | Path) -> Path:
         """Write the picture to a file whose ending says the format: .png, .svg or .pdf. Returns the path.
@@ -105,20 +102,14 @@ class Picture:
         pixels = self._pixels()
         light, dark = self._on_paper(pixels, LIGHT_PAPER, INK), self._on_paper(pixels, DARK_PAPER, DARK_INK)
         return {
-            "text/plain": self._text(),
+            "text/plain": self.alt,
             "image/png": base64.b64encode(light).decode("ascii"),
             "text/html": self._html(light, dark),
         }
 
     def _html(self, light: bytes, dark: bytes) -> str:
         width = round(self.figure.get_figwidth() * PIXELS_PER_INCH)
-        image = on_both_papers(light, dark, "image/png", self.alt, width)
-        if self.error is None:
-            return image
-        return f'{image}<pre style="white-space:pre-wrap">{html.escape(str(self.error))}</pre>'
-
-    def _text(self) -> str:
-        return self.alt if self.error is None else f"{self.alt}\n{self.error}"
+        return on_both_papers(light, dark, "image/png", self.alt, width)
 
     def __repr__(self) -> str:
         return f"<Picture: {self.alt}>"

@@ -12,7 +12,6 @@ from PIL import Image, ImageChops, ImageColor, ImageStat
 
 from distlib.draw import style, timeline
 from distlib.draw.picture import Picture, new_figure
-from distlib.worlds.diagnosis import DeadlockError
 from tests.tools.draw_samples import ring_trace
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -28,8 +27,8 @@ class _Tags(html.parser.HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
-def _picture(alt: str = "one line", error: Exception | None = None) -> Picture:
-    return Picture(new_figure(300, 200), alt, error)
+def _picture(alt: str = "one line") -> Picture:
+    return Picture(new_figure(300, 200), alt)
 
 
 def _pixels(png: bytes) -> Image.Image:
@@ -103,12 +102,6 @@ def test_a_notebook_gets_text_pixels_and_html() -> None:
     assert set(bundle) == {"text/plain", "image/png", "text/html"}
     assert bundle["text/plain"] == "one line"
     assert base64.b64decode(bundle["image/png"]).startswith(PNG)
-
-
-def test_an_error_stands_below_the_picture() -> None:
-    picture = _picture(error=DeadlockError("cell 7, line 12: deadlock. <rank 0> waits"))
-    assert "deadlock. &lt;rank 0&gt; waits</pre>" in picture._repr_html_()
-    assert picture._repr_mimebundle_()["text/plain"].endswith("deadlock. <rank 0> waits")
 
 
 @pytest.mark.parametrize(("ending", "start"), [("png", PNG), ("PNG", PNG), ("svg", b"<?xml"), ("pdf", b"%PDF")])

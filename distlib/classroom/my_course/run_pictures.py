@@ -71,7 +71,7 @@ def _picture(data: dict[str, Any], is_own: bool) -> RunPicture | None:
     """The picture in an output: on both papers where `distlib.draw` has made it, else its pixels."""
     images = _Images()
     html = _text(data.get("text/html"))
-    if len(html) <= 2 * _MOST_CHARACTERS and "<pre" not in html:  # below a picture it is an error, or a warning
+    if len(html) <= 2 * _MOST_CHARACTERS and "<pre" not in html:  # below a picture it is a warning
         images.feed(html)
     if light := images.sources.get("distlib-light"):
         return RunPicture(light, images.sources.get("distlib-dark", ""), images.alt[:_MOST_WORDS], is_own)
