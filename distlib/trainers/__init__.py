@@ -9,7 +9,7 @@ trainer_report     TrainerReport: result, collectives, bytes, seconds, processes
 report_origin      where a report comes from, and the file of a recording
 recorded           the recordings, written by `python -m distlib.trainers`
 
-trap, trap_table    TRAPS: what people lose days to; run_trap(name), show_trap(name)
+trap, trap_table    TRAPS: what people lose days to; run_trap(name), recorded_trap(name)
 trap_programs       the programs that show it
 
 environment_of_frameworks   where the packages are: `make frameworks`
@@ -26,7 +26,7 @@ side_by_side   SideBySide: a table of words, in a notebook and as text
 from distlib.trainers.program import PROGRAMS, Program, changed, is_there
 from distlib.trainers.run_or_recording import TrainerError, recording, report
 from distlib.trainers.trainer_report import CallRow, TrainerReport, table_of
-from distlib.trainers.trap import TrapReport, recorded_trap, run_trap, show_trap
+from distlib.trainers.trap import TrapReport, recorded_trap, run_trap
 from distlib.trainers.trap_table import TRAPS, Trap
 
 __all__ = [
@@ -44,6 +44,5 @@ __all__ = [
     "recording",
     "report",
     "run_trap",
-    "show_trap",
     "table_of",
 ]

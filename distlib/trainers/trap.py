@@ -58,16 +58,6 @@ def run_trap(name: str) -> TrapReport:
         return replace(recorded_trap(name), note=f"{error} This is the recording")
 
 
-def show_trap(name: str) -> None:
-    """Print a trap: what to look at, and what its program shows.
-
-    Raises:
-        ValueError: there is no such trap.
-    """
-    trap = trap_of(name)
-    print(f"{trap.title} Look at {trap.look_at}.\n{run_trap(name)}")
-
-
 def trap_now(name: str) -> TrapReport:
     """Run a trap's program. Its failure may be the point.
 

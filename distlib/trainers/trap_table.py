@@ -1,4 +1,4 @@
-"""The traps: which program shows each, what to look at, and why it is so."""
+"""The traps: which program shows each, and why it is so."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ class Trap:
         title: the question, for people.
         package: as pip names it; "" if torch is enough.
         command: what a student types.
-        look_at: what to look at in the output.
         why: what is behind it, and what to do.
         shows: words that stand in the output.
         fails: whether the program ends with an error.
@@ -32,7 +31,6 @@ class Trap:
     title: str
     package: str
     command: str
-    look_at: str
     why: str
     shows: tuple[str, ...]
     fails: bool = False
@@ -51,7 +49,6 @@ _PLAIN = (
         title="The command asks for two processes. How many are there?",
         package="accelerate",
         command="accelerate launch --cpu --num_processes 2 train.py",
-        look_at="the number of processes, and the loss: it is that of two processes",
         why=(
             "`accelerate launch` starts several processes for GPUs; with --cpu it starts one, unless under MPI. "
             "The global batch is the same, so the result is, too. Start it by torchrun."
@@ -63,7 +60,6 @@ _PLAIN = (
         title="The loader does not shuffle. Which samples does each rank see, and what is the result?",
         package="lightning",
         command=ITSELF,
-        look_at="the sampler's class, the first samples, and the loss: it is not plain DDP's",
         why=(
             "For training, the Trainer puts its own DistributedSampler in the loader, which always shuffles. It leaves "
             "alone a loader that already has torch's DistributedSampler: hand it one with shuffle=False."
@@ -75,7 +71,6 @@ _PLAIN = (
         title="`fully_shard` runs on CPUs, over gloo. Does Fabric's FSDP?",
         package="lightning",
         command=ITSELF,
-        look_at="the last line",
         why=(
             'strategy="fsdp" is torch\'s older FSDP. Fabric refuses it on CPUs, before torch is asked. '
             "`fully_shard` is the newer one, and runs on CPUs: lesson 11 does it. In Lightning you call it yourself, "
@@ -89,7 +84,6 @@ _PLAIN = (
         title="The configuration says nothing of clipping. Are gradients clipped?",
         package="deepspeed",
         command=TORCHRUN,
-        look_at="gradient_clipping, and the loss: it is not plain DDP's",
         why='The default is 1.0, the norm that gradients are cut down to. Say "gradient_clipping": 0.0 to get none.',
         shows=("gradient_clipping: 1.0", "loss on the test images 0.29100"),
     ),
@@ -98,7 +92,6 @@ _PLAIN = (
         title="pip has installed DeepSpeed. Does it start where no compiler is?",
         package="deepspeed",
         command=TORCHRUN,
-        look_at="the error",
         why=(
             "DeepSpeed compiles an extension the first time that it runs, for CPUs one that sums up in shared memory. "
             "It needs g++ and ninja, and a minute."
@@ -112,7 +105,6 @@ _PLAIN = (
         title="Stage 3, ten steps, warnings as Python shows them. How many lines are printed?",
         package="deepspeed",
         command=TORCHRUN,
-        look_at="the number behind ×",
         why="DeepSpeed calls functions of torch by names that torch 2.13 wants to be rid of, in every step.",
         shows=("FutureWarning", "ten steps are over"),
         warnings=True,
@@ -122,14 +114,13 @@ _PLAIN = (
         title="Each worker reports its loss. What does the result have of it?",
         package="ray",
         command=ITSELF,
-        look_at="result.metrics, without a checkpoint and with one",
         why="Ray Train keeps what is reported together with a checkpoint. An empty folder will do.",
         shows=("without_checkpoint: result.metrics is None", "with_checkpoint: result.metrics is {'loss': 0.25}"),
     ),
 )
 
 
-def _of_each(prefix: str, title: str, look_at: str, found: Mapping[str, tuple[str, tuple[str, ...]]]) -> list[Trap]:
+def _of_each(prefix: str, title: str, found: Mapping[str, tuple[str, tuple[str, ...]]]) -> list[Trap]:
     """One question to several frameworks. found: for each, why it is so, and words of the output."""
     packages = {"ddp": "", "fabric": "lightning"}
     starts_itself = ("fabric", "lightning", "ray")
@@ -139,7 +130,6 @@ def _of_each(prefix: str, title: str, look_at: str, found: Mapping[str, tuple[st
             title=title,
             package=packages.get(name, name),
             command=ITSELF if name in starts_itself else TORCHRUN,
-            look_at=look_at,
             why=why,
             shows=shows,
         )
@@ -151,7 +141,6 @@ _NOBODY, _DIVIDED = ("2.00 × the gradient",), ("1.00 × the gradient",)
 _ACCUMULATION = _of_each(
     "accumulation",
     "Two small batches make one step. Who divides the loss by two?",
-    "how many times the gradient is what it should be",
     {
         "ddp": ("DDP divides by the ranks, nobody by the small batches: divide the loss yourself.", _NOBODY),
         "fabric": ("As with plain DDP: divide the loss yourself.", _NOBODY),
@@ -164,7 +153,6 @@ _NEW = ("rank 0, epoch 0: [12, 25, 19, 9]", "rank 0, epoch 1: [5, 1, 7, 13]")
 _EPOCHS = _of_each(
     "epochs",
     "The loader shuffles. Is the order a new one in the second epoch?",
-    "whether the numbers of a rank are the same in both epochs",
     {
         "ddp": (
             "The same: nobody has called `sampler.set_epoch`. Call it before each epoch.",
@@ -185,7 +173,6 @@ _EPOCHS = _of_each(
 _CHECKPOINTS = _of_each(
     "checkpoint",
     "What has been saved, and does it load into a plain model?",
-    "the files, the names in them, and what plain torch says",
     {
         "ddp": ("DDP puts `module.` before each name: save `ddp.module`.", ("of_module.pt: loads",)),
         "fabric": ("Fabric saves what was wrapped, under the names it had before.", ("state.ckpt: loads",)),
