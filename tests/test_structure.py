@@ -299,7 +299,7 @@ def test_a_command_starts_without_torch() -> None:
 
 
 ADDS_ARGUMENTS = re.compile(r"add_[a-z_]+_arguments")  # of a command, which its name says; each has its help
-REGISTERED = {"asks_about", "atexit.register"}  # what these decorate is called without its name
+REGISTERED = {"asks_about", "atexit.register", "collective"}  # what these decorate is called without its name
 
 
 def is_registered(node: ast.FunctionDef | ast.ClassDef) -> bool:
@@ -335,24 +335,34 @@ def test_a_docstring_says_more_than_three_words() -> None:
 
 # What only tests name, and why it is there all the same.
 NAMED_BY_TESTS_ONLY = {
+    "recursive_halving_reduce_scatter": "`traffic` and `duration` have every algorithm of `collectives`",
+    "simulated_only": "`make answers ARGS=--fast`, a program among the tests, needs it",
     "sum_router_gradients": "a loop of one's own needs it after the backward pass: the text of its module says so",
     "table_of": "the site's reference offers it, for reports of one's own",
 }
 
 
+def names_in(statement: ast.stmt) -> Iterator[str]:
+    """What the code of a statement names, and the words of its strings, by which a table or `getattr` may find a name.
+
+    What it defines is not among them, nor what only its docstrings and comments name.
+    """
+    texts = [node.value for node in ast.walk(statement) if isinstance(node, ast.Expr)]
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.alias):
+            yield node.name
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in texts:
+            yield from re.findall(r"\w+", node.value)
+
+
 @cache
-def words_by_statement(path: Path) -> dict[ast.stmt, set[str]]:
-    """The words of each statement of a module, decorators included."""
-    lines, found = path.read_text(encoding="utf-8").splitlines(), {}
-    for node in tree_of(path).body:
-        first = min(each.lineno for each in (node, *getattr(node, "decorator_list", ())))
-        found[node] = set(re.findall(r"\w+", "\n".join(lines[first - 1 : node.end_lineno])))
-    return found
-
-
-def is_text(node: ast.stmt) -> bool:
-    """Whether a statement is nothing but a text, as a docstring is."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+def names_by_statement(path: Path) -> dict[ast.stmt, set[str]]:
+    """What each statement of a module names."""
+    return {node: set(names_in(node)) for node in tree_of(path).body}
 
 
 def only_offers(path: Path, node: ast.stmt) -> bool:
@@ -364,27 +374,26 @@ def only_offers(path: Path, node: ast.stmt) -> bool:
 
 
 @cache
-def words_for_others(path: Path) -> set[str]:
-    """All words of a file but those of statements that only offer names."""
+def names_for_others(path: Path) -> set[str]:
+    """All words of a text; of a module what its statements name, but for those that only offer names."""
     if not path.is_relative_to(PACKAGE):
         return set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
-    return set().union(*(words for node, words in words_by_statement(path).items() if not only_offers(path, node)))
+    return set().union(*(names for node, names in names_by_statement(path).items() if not only_offers(path, node)))
 
 
 def test_a_public_name_is_used_by_more_than_tests() -> None:
-    """By the code of its own module, or anywhere in the text of another one, of a lesson, an exercise, a document."""
+    """By the code of its own module or of another one, or anywhere in the text of a lesson, an exercise, a document."""
     others = [*(ROOT / "course").glob("*.py"), *ASSIGNMENTS, *WITH_LINKS]
     others += [ROOT / "nbgrader_config.py", ROOT / "docker" / "hub" / "nbgrader_config.py"]
-    named = Counter(word for path in (PACKAGE / "__init__.py", *MODULES, *others) for word in words_for_others(path))
+    named = Counter(name for path in (PACKAGE / "__init__.py", *MODULES, *others) for name in names_for_others(path))
 
     def unused(path: Path) -> list[str]:
-        found, words, given = [], words_by_statement(path), words_for_others(path)
-        for node in words:
+        found, names, given = [], names_by_statement(path), names_for_others(path)
+        for node in names:
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-                here = [other for other in words if other is not node and not only_offers(path, other)]
-                in_code = any(node.name in words[other] for other in here if not is_text(other))
+                here = any(node.name in names[it] for it in names if it is not node and not only_offers(path, it))
                 elsewhere = named[node.name] > (node.name in given)
-                found += [] if in_code or elsewhere or is_registered(node) else [node.name]
+                found += [] if here or elsewhere or is_registered(node) else [node.name]
         return found
 
     assert {name for names in found_in(MODULES, unused).values() for name in names} == set(NAMED_BY_TESTS_ONLY)
