@@ -1049,32 +1049,46 @@ assert results[1, "messages"] == results[4, "messages"]
 #
 # **The forward pass must be inside, too.** torch's documentation of `no_sync` warns of it: torch decides in the
 # *forward* pass whether the coming backward pass communicates. Ours decides in the backward pass. Here the input is 1
-# on rank 0 and 2 on rank 1, so the gradient is 1 or 2 before averaging and 1.5 after it.
+# on rank 0 and 2 on rank 1, so the gradient is 1 or 2 before averaging and 1.5 after it. First only the backward pass
+# is inside, then only the forward pass.
 
 
 # %%
-def half_inside(comm: Communicator, make: Callable[[nn.Module], nn.Module]) -> float:
-    ddp = make(nn.Linear(1, 1, bias=False))
-    loss = ddp(torch.full((1, 1), 1.0 + comm.rank)).sum()  # forward outside
+def half_inside(
+    comm: Communicator, make: Callable[[nn.Module], nn.Module]
+) -> tuple[float, float]:
+    ddp, inputs = make(nn.Linear(1, 1, bias=False)), torch.full((1, 1), 1.0 + comm.rank)
+    weight = next(ddp.parameters())
+    loss = ddp(inputs).sum()  # forward outside
     with ddp.no_sync():
         loss.backward()  # backward inside
-    return next(ddp.parameters()).grad.item()
+    backward_inside = weight.grad.item()
+    ddp.zero_grad()
+    with ddp.no_sync():
+        loss = ddp(inputs).sum()  # forward inside
+    loss.backward()  # backward outside
+    return backward_inside, weight.grad.item()
 
 
-def torchs_and_ours(comm: Communicator) -> tuple[float, float]:
+def torchs_and_ours(comm: Communicator) -> list[tuple[float, float]]:
     with torch_distributed(comm):
         theirs = half_inside(comm, nn.parallel.DistributedDataParallel)
-    return theirs, half_inside(comm, lambda model: DistributedDataParallel(comm, model))
+    return [
+        theirs,
+        half_inside(comm, lambda model: DistributedDataParallel(comm, model)),
+    ]
 
 
 pair = World(2)
 theirs, ours = zip(*pair.run(torchs_and_ours), strict=True)
-print(f"torch's DDP: {theirs}, it has communicated;  ours: {ours}, it has not")
-assert theirs == (1.5, 1.5) and ours == (1.0, 2.0)
+print("only backward inside, only forward inside:")
+print(f"    torch's DDP: rank 0 {theirs[0]}, rank 1 {theirs[1]}")
+print(f"    ours:        rank 0 {ours[0]}, rank 1 {ours[1]}")
+assert theirs == ((1.5, 1.0), (1.5, 2.0)) and ours == ((1.0, 1.5), (2.0, 1.5))
 
 # %% [markdown]
-# So with torch nothing is wrong with the gradient, but nothing is saved either, and no error tells you. Write both
-# passes inside.
+# So with torch nothing is wrong with the first gradient, but nothing is saved either. The second is wrong: it was never
+# averaged, and the ranks drift apart. No error tells you of either. Write both passes inside, or both outside.
 #
 # ## When ranks are not alike
 #
@@ -1144,8 +1158,8 @@ assert by_default == (2.0, 4.0) and by_those_left == (4.0, 4.0)
 
 # %% [markdown]
 # torch divides by the number of ranks at the start, also when fewer bring a batch. Then every *image* has the same
-# weight in the epoch. Ours divides by the ranks that had a batch. Then every training step has a full-sized gradient.
-# Neither is wrong; you must know which one you have.
+# weight in the epoch, if all batches are equally large. Ours divides by the ranks that had a batch. Then every training
+# step has a full-sized gradient. Neither is wrong; you must know which one you have.
 #
 # **A parameter gets no gradient**, because the loss does not depend on it. Then its bucket is never full. Every user of
 # torch's DDP meets that error one day.
@@ -1209,11 +1223,12 @@ assert "unused.weight" in pair.run(with_ours)[0][2]
 
 # %% [markdown]
 # torch lets the first backward pass end: the bucket with the missing gradients is still waiting, and nobody looks. The
-# next forward pass finds it unfinished. So the message speaks of "the prior iteration". Remember its wording; its
-# cause is one step back. Ours complains at the end of the backward pass and names the parameter. In both,
-# `find_unused_parameters=True` allows it. A gradient that is missing on *some* ranks then counts as zeros there. One
-# that is missing on *all* ranks, as here, stays `None`, and the optimizer leaves that parameter alone, weight decay and
-# all.
+# next forward pass finds it unfinished. So the message speaks of "the prior iteration". Remember its wording; its cause
+# is one step back. (If only some ranks leave the layer out, only they get the message. The others wait in that backward
+# pass, for a bucket that does not come.) Ours complains at the end of the backward pass and names the parameter. In
+# both, `find_unused_parameters=True` allows it. A gradient that is missing on *some* ranks then counts as zeros there.
+# One that is missing on *all* ranks, as here, stays `None`, and the optimizer leaves that parameter alone, weight decay
+# and all.
 
 
 # %% tags=["folded"]
@@ -1315,8 +1330,8 @@ assert abs(by_rank[0] - alone.running_mean.mean().item()) < 1e-12
 # %% [markdown]
 # Nothing is averaged. Before each forward pass rank 0's buffers are copied to all; then each rank adds its own batch.
 # So the ranks differ by one batch, and the value that counts is made from rank 0's images alone. The other ranks'
-# images leave no trace in it. (torch does the same. Where it matters, `torch.nn.SyncBatchNorm` averages over all
-# ranks.)
+# images leave no trace in it. (torch does the same. With `no_sync` some of the copies are left out, and the ranks
+# differ by several batches. Where it matters, `torch.nn.SyncBatchNorm` averages over all ranks, on GPUs only.)
 #
 # ## Stop and resume
 #
@@ -1402,7 +1417,7 @@ assert off > 1e-3
 # `torch.nn.parallel.DistributedDataParallel` has what you have seen: buckets, hooks, `no_sync`, `join`. But its buckets
 # are cleverer than ours. Ours follow the order of *registration*, backwards. What if a model uses its layers in a
 # different order? Here is one that uses them the other way around: the layer that is registered last runs first, so its
-# gradient comes last. Six layers of 256 KiB, and buckets of at most 0.5 MiB.
+# gradient comes last. Six layers of 256 KiB, and buckets that are full at 0.5 MiB.
 
 # %%
 guess_9 = predict(
@@ -1473,9 +1488,10 @@ assert [len(layers) for layers in default[1]] == [4, 2]
 assert ours == [[5, 4], [3, 2], [1, 0]]
 
 # %% [markdown]
-# In its first step torch puts everything into **one** bucket. It is "flat", and hides nothing. Meanwhile it notes the
-# order in which gradients arrive. Before the second forward pass it builds the buckets anew, in that order: layers 0
-# and 1 come first, because their gradients do. Ours waits for layers 5 and 4, whose gradients come last:
+# In its first step torch puts everything into **one** bucket (of each dtype). It is "flat", and hides nothing.
+# Meanwhile it notes the order in which gradients arrive. Before the second forward pass it builds the buckets anew, in
+# that order: layers 0 and 1 come first, because their gradients do. Ours waits for layers 5 and 4, whose gradients come
+# last:
 
 
 # %%
@@ -1504,7 +1520,8 @@ for model in (InOrder(), OtherWayAround()):
 # So with ours, register layers in the order in which you use them. Torch's rebuilding makes that unnecessary.
 #
 # The smaller first bucket, 1 MiB, comes only with the default cap: 1.0 and 0.5 MiB in the second table. With a cap of
-# your own all buckets have that cap. In torch 2.13 you find it in `torch/nn/parallel/distributed.py`:
+# your own all buckets have that cap. (It is no upper bound: as with ours, the last parameter may go beyond it. With
+# this cap of 0.5 MiB layers of 0.4 MiB go in twos.) In torch 2.13 you find it in `torch/nn/parallel/distributed.py`:
 # `compute_bucket_size_limits` gives one limit, `sys.maxsize`, unless `find_unused_parameters` is set, and
 # `first_bucket_bytes_cap` depends on `is_using_default`.
 #
@@ -1570,8 +1587,8 @@ assert calls and all('op=SUM, algorithm="ring")' in call for call in calls)
 # The same gradients to rounding. The times are those of a small model on this machine, today. torch's DDP is written in
 # C++, ours in Python; the larger the model, the less that matters.
 #
-# TensorFlow's `MultiWorkerMirroredStrategy` works in the same way: one model per worker, gradients all-reduced in every
-# training step. Lesson 13 uses it.
+# TensorFlow's `MultiWorkerMirroredStrategy` works in the same way: one model on each device of each worker, gradients
+# all-reduced in every training step. Lesson 13 uses it.
 
 # %%
 world.close()
@@ -1582,7 +1599,7 @@ world.close()
 # | version | all-reduces in a training step | can start | waits for |
 # |---|---|---|---|
 # | one per parameter | as many as parameters | after backward | all of them, with every latency |
-# | flat | 1 | after backward | all bytes |
+# | flat | 1 for each dtype | after backward | all bytes |
 # | buckets | about bytes / bucket size, at most one per parameter | after backward | all bytes, some latencies |
 # | overlapped | the same | when a bucket is full | the last bucket, and what did not fit behind backward |
 #
@@ -1615,7 +1632,8 @@ world.close()
 # - [DistributedDataParallel](https://docs.pytorch.org/docs/stable/notes/ddp.html), torch's notes on its design.
 # - [DDP communication hooks](https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html).
 # - A. Sergeev, M. Del Balso, [Horovod: fast and easy distributed deep learning in
-#   TensorFlow](https://arxiv.org/abs/1802.05799), 2018. "Tensor fusion" is another word for buckets.
+#   TensorFlow](https://arxiv.org/abs/1802.05799), 2018. "Tensor fusion" is its word for buckets, which it fills with
+#   what is ready.
 # - M. Harris, [How to Optimize Data Transfers in CUDA
 #   C/C++](https://developer.nvidia.com/blog/how-optimize-data-transfers-cuda-cc/), 2012. Page-locked memory, measured.
 # - V. Moens, [A guide on good usage of non_blocking and
