@@ -151,7 +151,7 @@ assert all(torch.equal(found, by_rank[0]) for found in by_rank)
 # *the same* weights, to the last bit. (That they train like one process takes four things. A loss that is the mean over
 # the images: of sums, the average over four ranks is a quarter. Parts of equal size: see lesson 06. Layers that treat
 # each image by itself: see "Buffers" below. And layers that draw no random numbers: with dropout each rank drops other
-# numbers than one process does. And ranks agree to the last bit only if they round alike. With
+# numbers than one process does. Ranks agree to the last bit only if they round alike. With
 # `ATEN_CPU_CAPABILITY=default`, other instructions of the processor, on one rank of two, weights of torch's DDP were
 # 2·10⁻⁷ apart after 2,000 steps.)
 
