@@ -45,8 +45,8 @@ class Launched:
     files: list[str]
 
     def lines(self) -> list[str]:
-        """The lines of `out`, sorted: ranks print in any order."""
-        return sorted(self.out.splitlines())
+        """The lines of `out`, sorted: ranks print in any order. Without gloo's own, which older torchs print."""
+        return sorted(line for line in self.out.splitlines() if not line.startswith("[Gloo] "))
 
 
 class LauncherForkServer:
