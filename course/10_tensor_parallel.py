@@ -72,10 +72,13 @@ bubble = {m: (stages - 1) / (m + stages - 1) for m in range(1, 1000)}
 microbatches = next(m for m in bubble if bubble[m] <= 0.1)
 print(f"{stages} stages: from {microbatches} microbatches on, a bubble of 10 % or less")
 assert stages == 48 and microbatches == 423
+# Interleaved, two stages of one layer on each rank; microbatches come 48 at a time
+passes = (m for m in range(48, 1000, 48) if (stages - 1) / (2 * m + stages - 1) <= 0.1)
+assert next(passes) == 240
 
 # %% [markdown]
-# Two layers fit on a device of 80 GB, not counting activations. A pipeline would need at least 48 stages, and 423
-# microbatches for a bubble of 10 %.
+# Two layers fit on a device of 80 GB, not counting activations. A pipeline would need at least 48 ranks, and with 1F1B
+# 423 microbatches for a bubble of 10 % (interleaved, with two stages per rank, 240).
 #
 # **Tensor parallelism** cuts each layer. All ranks work on the same samples at the same moment, each with its part of
 # every weight matrix. So they must talk within each layer. The art is to talk as little as possible.
