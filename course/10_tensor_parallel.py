@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, gelu, linear
+from torch.utils.checkpoint import checkpoint
 
 from distlib import (
     Cluster,
@@ -811,8 +812,23 @@ for block in ("MLP", "attention", "whole layer"):
 print(guess_5.compare(sum(counted["whole layer"])))
 assert counted == {"MLP": (1, 1), "attention": (1, 1), "whole layer": (2, 2)}
 
+
+# %% tags=["folded"]
+# Check of what is said below
+def recomputed_layer(comm: Communicator, all_of_it: bool) -> None:
+    layer = tp.ParallelTransformerLayer(comm, FEATURES, HIDDEN, HEADS, dtype=DOUBLE)
+    x = activations().requires_grad_()
+    checkpoint(layer, x, use_reentrant=all_of_it).square().sum().backward()
+
+
+for all_of_it, wanted_calls in ((True, 6), (False, 5)):
+    world.run(recomputed_layer, all_of_it)
+    assert all_reduces(world.trace) == wanted_calls
+
 # %% [markdown]
-# Four, as in the Megatron-LM paper. No softmax, no GELU, no hidden feature is ever sent.
+# Four, as in the Megatron-LM paper. No softmax, no GELU, no hidden feature is ever sent. (With recomputation, as in
+# lesson 09, the backward pass runs the forward pass again, with its all-reduces: that makes six. torch's `checkpoint`
+# stops before the last one, since nothing in the backward pass needs that sum: five.)
 #
 # **Try it.** Queries, keys and values are *one* column-parallel layer here. Make them three layers with the same
 # input. How many all-reduces do they need backward?
@@ -1343,7 +1359,7 @@ assert all_reduces(two.trace) == 2 and twice_counted == [2, 2]
 # | row parallel | all-reduce of its output | nothing | $2\frac{N-1}{N}S$ |
 # | transformer layer | 2 all-reduces | 2 all-reduces | $8\frac{N-1}{N}S$ |
 #
-# The bytes are those of a ring.
+# The bytes are those of a ring, without recomputation.
 #
 # - What one operator does forward, its partner does backward. Forget what goes back, and in the first step only the
 #   gradients below are wrong; then all copies drift apart. The loss does not tell: in some settings the wrong model was
