@@ -1101,6 +1101,11 @@ assert f"{one_device / tensor_seconds['fast']:.1f}" == "5.3"
 each = duration.ring_all_reduce(LINKS["fast"], 8 * TOKENS * WIDTH, 2)
 products = [2 * 8 * TOKENS * n * WIDTH**2 / SPEED / 8 for n in (3, 4)]
 hidden = LAYERS * sum(min(each, product) for product in products)
+# Data parallelism sends 12f² gradients per layer, and this way 4f numbers per token
+gradients, token = (
+    traffic.ring_all_reduce(8, size, 2).nbytes[0] for size in (12 * WIDTH**2, 4 * WIDTH)
+)
+assert gradients == 3 * WIDTH * token
 assert f"{one_device / (tensor_seconds['fast'] - hidden):.1f}" == "5.9"
 
 # %% [markdown]
@@ -1143,11 +1148,12 @@ assert f"{shares[2, 2048, 8][0]:.0%}" == "6%"
 #
 # ### When not to
 #
-# - **When the model fits**, with its activations, and the batch has a sequence for each rank. Use data parallelism.
+# - **When the model fits**, with its activations, and the batch has equally many sequences for each rank. Use data
+#   parallelism: it sends fewer bytes where the batch has more than $3f$ tokens. With few tokens it can be slower.
 # - **Across slow links.** Use a pipeline there, or data parallelism. In [lesson 10b](10b_whole_transformer.ipynb) all
-#   three run on the same links, and on two machines.
+#   three run on the same links, and on two machines. (An exception: very few sequences, and wide layers.)
 # - **When layers are narrow.** The narrower, the larger the part of the time for messages.
-# - **With more ranks than the memory demands**, or more than heads.
+# - **With more ranks than the memory demands**, unless one sequence must get through fast; or with more than heads.
 #
 # ## In real frameworks
 #
