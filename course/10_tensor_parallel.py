@@ -1163,9 +1163,10 @@ assert f"{shares[2, 2048, 8][0]:.0%}" == "6%"
 # each tensor is `Shard(dim)`, `Replicate()` or `Partial()`, a term of a sum.
 #
 # Here is a transformer layer in plain torch, on two real ranks, with the weights of torch's own layer. Queries, keys
-# and values are three matrices, so that the plan can name them. One thing the model must not say: how many heads there
-# are. A rank sees only its own, so we write `unflatten(-1, (-1, size))`. (`(HEADS, size)` fails, in the last line of
-# the output.) `CommDebugMode` counts the collectives.
+# and values are three matrices, so that the plan can name them. One thing the model must not say here: how many heads
+# there are. `ColwiseParallel` gives a plain tensor, of this rank's heads only, so we write `unflatten(-1, (-1, size))`.
+# (`(HEADS, size)` fails, in the last line of the output. With `use_local_output=False` the layer gives a DTensor, which
+# knows of all heads, and then it works.) `CommDebugMode` counts the collectives.
 
 # %%
 from torch.distributed import _functional_collectives, group
@@ -1304,6 +1305,16 @@ assert counted["whole layer"] == (2, 2)
 # Two more: the loss over a cut vocabulary, and torch's differentiable all-reduce, whose backward pass adds up again.
 
 
+# %% tags=["folded"]
+# Check of what is said above
+def all_heads(comm: Communicator) -> list[int]:
+    with torch_distributed(comm):
+        mesh = init_device_mesh("cpu", (comm.world_size,))
+        layer = nn.Linear(FEATURES, FEATURES, dtype=DOUBLE)
+        parallelize_module(layer, mesh, ColwiseParallel(use_local_output=False))
+        return list(layer(activations()).unflatten(-1, (HEADS, -1)).shape)
+
+
 # %%
 def all_reduce_of_torch(comm: Communicator) -> float:
     """The gradient of a number, of which the ranks take the sum as their loss."""
@@ -1335,6 +1346,8 @@ def loss_with_torch(comm: Communicator) -> tuple[Counted, float]:
 with World(2) as real:
     called, gap = real.run(loss_with_torch)[0]
     twice_counted = real.run(all_reduce_of_torch)
+    shape = [BATCH, SEQUENCE, HEADS, FEATURES // HEADS]
+    assert real.run(all_heads) == [shape, shape]
 two = SimulatedWorld(2, contexts="threads")
 two.run(loss_of_cut_scores, gather=False)
 print(f"loss: {called}; ours {all_reduces(two.trace)} all-reduces")
