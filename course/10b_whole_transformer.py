@@ -442,9 +442,8 @@ for ranks in (2, 4):
 # part: $2 + 14/N$. Megatron-LM keeps a part of these two as well, and gathers them again in the backward pass (see
 # Korthikanti et al.): $16/N$, for two all-gathers more per layer.
 #
-# **Try it.** More ranks keep less of the activations. But what of the rest, where the layer is wider, or has more of
-# them? Write down the share that each of 8 ranks keeps of the activations of one process, with and without sequence
-# parallelism, from the two formulas. Then measure.
+# **Try it.** Write down the share that each of 8 ranks keeps of the activations of one process, with and without
+# sequence parallelism, from the two formulas. Then measure. Does the number of layers change it?
 
 # %%
 eight = SimulatedWorld(8, contexts="threads")
@@ -458,6 +457,8 @@ for sequence, formula in ((False, (4 + 12 / 8) / 16), (True, (2 + 14 / 8) / 16))
     kept = eight.run(memory_of_step, sequence)[0]["activations"]
     print(f"{kept / whole_step['activations']:.1%}, formula {formula:.1%}")
     assert abs(kept / whole_step["activations"] - formula) < 0.01
+    four = eight.run(memory_of_step, sequence, num_layers=4)[0]["activations"]
+    assert four == 2 * kept  # and so does one process: the share stays
 
 # %% [markdown]
 # ## Fewer heads of keys and values
