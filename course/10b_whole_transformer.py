@@ -550,9 +550,10 @@ assert [f"{nbytes / 1e6:.2f}" for nbytes in llama.values()] == ["2.62", "0.33"]
 assert f"{8192 * llama['8'] / 1e9:.1f} {8192 * llama['64'] / 1e9:.1f}" == "2.7 21.5"
 
 # %% [markdown]
-# The same. Two ranks have one KV head each, and from there on there is nothing left to cut: 2 KV heads on 8 ranks are
-# kept four times. The other weights are cut further. Look at the lines with 8 ranks: each has one query head and one KV
-# head, whatever the number of KV heads. With as many ranks as query heads, grouped queries save a rank nothing.
+# The same. Two ranks have one KV head each, and from there on there is no head left to cut: 2 KV heads on 8 ranks are
+# kept four times. (vLLM can cut the copies along the sequence instead, for more messages.) The other weights are cut
+# further. Look at the lines with 8 ranks: each has one query head and one KV head, whatever the number of KV heads.
+# With as many ranks as query heads, grouped queries save a rank nothing.
 #
 # What is sent? The two all-reduces of $x$, as in any attention: a KV head is never sent. But look at the last column:
 # where heads are copied, a rank sends a little more. Each copy has seen the queries of its own rank alone, so it has
@@ -1127,8 +1128,8 @@ assert partial == ["norm1.weight", "norm1.bias", "norm2.weight", "norm2.bias"]
 #   keys. They have no effect here: the losses agree.
 # - Weights, gradients and optimizer state shrink nearly as $1/N$, as long as what is copied is small: norms, some
 #   biases, and KV heads where there are fewer than ranks.
-# - With fewer KV heads than ranks, more ranks don't make the KV cache of a rank smaller, and gradients of the copies
-#   must be added up. With as many ranks as query heads, fewer KV heads save a rank nothing.
+# - With fewer KV heads than ranks, and each copied whole, more ranks don't make the KV cache of a rank smaller, and
+#   gradients of the copies must be added up. With as many ranks as query heads, fewer KV heads save a rank nothing.
 # - Which strategy is fastest depends on links, batch and sizes. On the fast links here: tensor parallelism for one
 #   sequence, unless there is little to compute (narrow layers, short sequences), where one device is faster; data
 #   parallelism once a batch has sequences for all ranks and enough tokens that the gradients hide for a good part, if
