@@ -628,7 +628,8 @@ def tensor_seconds(
     cluster: Cluster, n: int, width: int = WIDTH, tokens: int = TOKENS_EACH
 ) -> float:
     each = duration.ring_all_reduce(cluster, n * tokens * width, 2)
-    return LAYERS * (3 * forward_seconds(n, width, tokens) / 8 + 4 * each)
+    computing = 3 * forward_seconds(n, width, tokens) / cluster.world_size
+    return LAYERS * (computing + 4 * each)
 
 
 def data_seconds(
@@ -768,6 +769,24 @@ assert set(alone.values()) == {"tensor"}
 assert {72 * f + 12 * s > 256_000 for f, s in alone} == {True}
 one_256 = [1e3 * f(LINKS["fast"], 1, 1024, 256) for f in (one_seconds, tensor_seconds)]
 assert [f"{ms:.1f}" for ms in one_256] == ["2.4", "7.3"]
+# With one sequence, tensor parallelism on two of the eight ranks
+pairs = {
+    (link, *sizes): [
+        f"{1e3 * seconds:.1f}"
+        for seconds in (
+            tensor_seconds(Cluster.flat(2, LINKS[link].intra), 1, *sizes),
+            one_seconds(LINKS[link], 1, *sizes),
+        )
+    ]
+    for link, sizes in product(LINKS, (*SIZES, (WIDTH, TOKENS_EACH)))
+    if fastest(link, *sizes)[0] == "one"
+}
+helped = {case: pair for case, pair in pairs.items() if float(pair[0]) < float(pair[1])}
+assert helped == {
+    ("fast", 1024, 256): ["2.3", "2.4"],
+    ("fast", 2048, 128): ["3.5", "4.7"],
+    ("slow", 4096, 256): ["35.8", "37.5"],
+}
 eight_seconds = [f(LINKS["fast"], 8, 4096, 256) for f in STRATEGIES.values()]
 assert [f"{1e3 * s:.1f}" for s in eight_seconds] == ["300.0", "68.9", "70.6", "53.6"]
 gradients = duration.ring_all_reduce(LINKS["fast"], 12 * 4096**2 * LAYERS, 2)
@@ -808,14 +827,17 @@ assert changed == [("slow", (2048, 2048), 32, "pipeline")]
 # On fast links the picture does not quite stay.
 #
 # - **One sequence.** With 1,024 features and 256 tokens, tensor parallelism takes 7.3 ms, and one device 2.4: the
-#   latency of 96 all-reduces counts. With 2,048 features and 128 tokens one device is ahead, too.
+#   latency of 96 all-reduces counts. With 2,048 features and 128 tokens one device is ahead, too. That is against all
+#   eight ranks. Two of them have less latency, and beat one device at both: 2.3 ms against 2.4, and 3.5 against 4.7.
 # - **Eight sequences.** With 4,096 features and 256 tokens tensor parallelism is still ahead, 53.6 ms against 68.9 for
 #   data parallelism. There the backward pass is too short for the gradients: less than half of them hides. With 2,048
 #   features and 128 tokens data parallelism is ahead only from 32 sequences on.
 #
-# On slow links it does *not* stay. With one sequence nothing helps at these sizes, except with 8,192 features. (What
-# can help there is tensor parallelism, where layers are wide or sequences long. Latency aside, that is where $72 f + 12
-# s$, for $f$ features and $s$ tokens, is above 256,000: also with 2,048 features and 16,384 tokens.)
+# On slow links it does *not* stay. With one sequence nothing helps on eight ranks at these sizes, except with 8,192
+# features. (What can help there is tensor parallelism, where layers are wide or sequences long. Latency aside, that is
+# where $72 f + 12 s$, for $f$ features and $s$ tokens, is above 256,000, on any number of ranks: also with 2,048
+# features and 16,384 tokens. And with 4,096 features and 256 tokens on two ranks, which have less latency: 35.8 ms, and
+# one device 37.5.)
 #
 # From two on: with short sequences the pipeline for all these batches, since the gradients are large next to the
 # computing; with long ones, of 8,192 tokens, data parallelism for all. So on slow links there is no rule of thumb:
@@ -1131,10 +1153,11 @@ assert partial == ["norm1.weight", "norm1.bias", "norm2.weight", "norm2.bias"]
 # - With fewer KV heads than ranks, and each copied whole, more ranks don't make the KV cache of a rank smaller, and
 #   gradients of the copies must be added up. With as many ranks as query heads, fewer KV heads save a rank nothing.
 # - Which strategy is fastest depends on links, batch and sizes. On the fast links here: tensor parallelism for one
-#   sequence, unless there is little to compute (narrow layers, short sequences), where one device is faster; data
-#   parallelism once a batch has sequences for all ranks and enough tokens that the gradients hide for a good part, if
-#   the model fits. On slow links each of the three wins somewhere. With one sequence only tensor parallelism
-#   can help there, and only where layers are wide or sequences long (here: $72 f + 12 s$ clearly above 256,000).
+#   sequence, unless there is little to compute (narrow layers, short sequences), where one device is faster than eight
+#   ranks, and two ranks can be faster still; data parallelism once a batch has sequences for all ranks and enough
+#   tokens that the gradients hide for a good part, if the model fits. On slow links each of the three wins somewhere.
+#   With one sequence only tensor parallelism can help there, and only where layers are wide or sequences long (here:
+#   $72 f + 12 s$ clearly above 256,000).
 # - Over two machines a ring is as slow as the link between them. Here that has a 24th of the bandwidth. With
 #   hierarchical all-reduces and 2,048 features four ranks in one machine were faster than eight in two, and with 4,096
 #   eight were. They are never twice as fast, since the messages of a rank don't shrink with more ranks.
