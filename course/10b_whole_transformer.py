@@ -845,9 +845,9 @@ assert changed == [("slow", (2048, 2048), 32, "pipeline")]
 # sequences on slow links the pipeline is ahead.)
 #
 # And look at the stars. With 8,192 features the whole model takes 309 GB, not counting activations, and neither one
-# device nor data parallelism can have it. Of the two that fit, tensor parallelism is ahead up to 32 sequences on fast
-# links, and up to 2 on slow ones. With 4,096 features it is 77 GB, so on a device of 80 the activations hardly find
-# room.
+# device nor data parallelism can have it, unless its ranks share out the state, as in [lesson 11](11_zero.ipynb). Of
+# the two that fit, tensor parallelism is ahead up to 32 sequences on fast links, and up to 2 on slow ones. With 4,096
+# features it is 77 GB, so on a device of 80 the activations hardly find room.
 #
 # What if the eight ranks are two machines of four? On the ring only two of eight links are slow.
 
