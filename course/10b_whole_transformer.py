@@ -952,10 +952,19 @@ for ranks, function in ((4, six_heads), (8, real_vocabulary)):
 for multiple in (8, 8 * 128):
     padded = -(-50_257 // multiple) * multiple
     print(f"padded to a multiple of {multiple:,}: {padded:,} tokens")
+scores = torch.tensor([[2.0, 1.0, 0.0]])
+losses = [
+    cross_entropy(
+        nn.functional.pad(scores, (0, tokens), value=score), torch.tensor([0])
+    )
+    for tokens, score in ((0, 0.0), (1, 0.0), (1, -torch.inf))
+]
+assert losses[1] > losses[0] + 0.05 and off(losses[2], losses[0]) < 1e-6
 
 # %% [markdown]
 # Heads you choose so that they divide. A vocabulary you *pad*: you add tokens that never occur, as our language model
-# above has them. Megatron-LM pads to a multiple of 128 per rank, since such matrices are faster on a GPU.
+# above has them. They have scores, though, which raise the loss a little: a model that was trained without them needs
+# scores of $-\infty$ there. Megatron-LM pads to a multiple of 128 per rank, since such matrices are faster on a GPU.
 #
 # ## In real frameworks
 #
