@@ -830,9 +830,10 @@ assert f"{by_factor[1.0][0]:.0%}" == "44%"
 #
 # ### A loss that balances
 #
-# The other answer is to teach the router. The *auxiliary loss* is $E \sum_i f_i P_i$. Here $f_i$ is the share of tokens
-# that expert $i$ got, and $P_i$ its mean probability. It is 1 where all experts get the same. Only $P$ has a gradient,
-# and $f$ is its weight: the more an expert got, the more its probability is pushed down.
+# The other answer is to teach the router. The *auxiliary loss* is $E \sum_i f_i P_i$. Here $f_i$ is the share of all
+# choices that went to expert $i$, and $P_i$ its mean probability. It is 1 where all experts get the same. (But it can
+# be less where they don't: look at the shares, not at the loss.) Only $P$ has a gradient, and $f$ is its weight: the
+# more an expert got, the more its probability is pushed down.
 #
 # Does a router need this? Train one: digits, 8 experts on 4 ranks, each token to one expert, with and without.
 
@@ -850,8 +851,11 @@ TRAIN, TEST = digits()
 class Classifier(nn.Module):
     """A mixture of experts with a residual connection, between two layers that every rank has."""
 
-    def __init__(self, comm: Communicator, seed: int, factor: float | None) -> None:
+    def __init__(
+        self, comm: Communicator, seed: int, factor: float | None, centred: bool
+    ) -> None:
         super().__init__()
+        self.centred = centred  # the mixture gets the tokens less their mean
         torch.manual_seed(seed)
         self.first, self.last = nn.Linear(64, 32), nn.Linear(32, 10)
         options = dict(renormalise=False, capacity_factor=factor, seed=100 * seed)
@@ -859,7 +863,8 @@ class Classifier(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         x = self.first(images.flatten(1)).relu()
-        return self.last(x + self.mixture(x))
+        seen = x - x.mean(dim=0) if self.centred else x
+        return self.last(x + self.mixture(seen))
 
 
 def average_gradients(comm: Communicator, model: Classifier) -> None:
@@ -879,14 +884,15 @@ def train(
     factor: float | None,
     alike: bool = False,
     frozen: str = "",
+    centred: bool = False,
     steps: int = 100,
     balanced: int = 1000,
 ) -> tuple[list[int], int, float]:
     """Rows of each of this rank's experts and rows dropped, in the last 20 steps; accuracy.
 
-    `frozen`, "router" or "experts", does not learn; the loss ends after `balanced` steps.
+    `frozen`, "router" or "experts", does not learn; no balancing after `balanced` steps.
     """
-    model = Classifier(comm, seed, factor)
+    model = Classifier(comm, seed, factor, centred)
     fixed = set(getattr(model.mixture, frozen).parameters()) if frozen else set()
     learning = [each for each in model.parameters() if each not in fixed]
     optimizer = torch.optim.Adam(learning, lr=3e-3)
@@ -898,17 +904,16 @@ def train(
             batch = batch[TRAIN.labels[batch].argsort()]
         mine = batch.chunk(comm.world_size)[comm.rank]
         loss = cross_entropy(model(TRAIN.images[mine]), TRAIN.labels[mine])
-        mixture = model.mixture
         if step < balanced:
-            loss = loss + balance * moe.load_balancing_loss(mixture.routing, comm)
+            loss += balance * moe.load_balancing_loss(model.mixture.routing, comm)
         optimizer.zero_grad()
         loss.backward()
         average_gradients(comm, model)
         optimizer.step()
         if step >= steps - 20:
-            came = mixture.dispatched.counts
-            rows = [a + b for a, b in zip(rows, came, strict=True)]
-            dropped += mixture.dispatched.dropped
+            came = model.mixture.dispatched
+            rows = [a + b for a, b in zip(rows, came.counts, strict=True)]
+            dropped += came.dropped
     with torch.no_grad():
         right = model(TEST.images).argmax(dim=1) == TEST.labels
     return rows, dropped, right.float().mean().item()
@@ -941,10 +946,13 @@ assert max(without) > 0.95 and max(with_loss) < 0.25
 # ranks wait. With the auxiliary loss, at a weight of 0.1, the busiest expert gets less than a quarter, where an even
 # share would be 12.5 %.
 #
-# Why does it happen? The usual story is that the chosen expert gets trained, gets better, and is chosen more. That is a
-# part of it. But a new router is not balanced to begin with: in the first step the busiest expert has some 75 %, 60 %
-# and 55 %, with three seeds. And for this to stay so, neither side has to learn. With frozen *experts* the busiest gets
-# some 80 %, 100 % and 45 % in the end, with a frozen *router* some 70 %, 100 % and 75 %.
+# Why does it happen? The usual story is that the chosen expert gets trained, gets better, and is chosen more. That is
+# a part of it. But a new router is not balanced to begin with: in the first step the busiest expert has some 75 %,
+# 60 % and 55 %, with three seeds. That comes from the tokens. They have much in common, as neither pixels nor what a
+# ReLU gives are negative, and for this part the router has one score for all. Take their mean off (`centred=True`),
+# and with six seeds the busiest gets less than 30 % in the end, without any auxiliary loss. And for this to stay so,
+# neither side has to learn. With frozen *experts* the busiest gets some 80 %, 100 % and 45 % in the end, with a
+# frozen *router* some 70 %, 100 % and 75 %.
 #
 # To see the story itself, begin with a balanced router: 60 steps with the loss, then 100 without. With experts that
 # learn the busiest then gets some 75 %, 30 % and 100 %, with frozen ones 45 %, 30 % and 30 %.
@@ -992,6 +1000,12 @@ for what, found in (
     ("the same with frozen experts", fixed),
 ):
     print(f"the busiest, {what}: {', '.join(f'{share:.0%}' for share in found)}")
+centred = busiest_of(2, centred=True)
+print(f"with centred tokens: {', '.join(f'{share:.0%}' for share in centred)}")
+assert max(centred) < 0.35
+unbalanced = torch.tensor([[0.51, 0.49]] * 3 + [[0.01, 0.99]])  # three to expert 0
+uneven_routing = moe.route(unbalanced.log(), k=1, renormalise=False)
+assert moe.load_balancing_loss(uneven_routing) < 0.9
 assert 0.4 < min(at_first) and 0.7 < at_first[0] < 0.8 and max(at_first) < 0.98
 assert 0.75 < experts[0] < 0.9 and experts[1] > 0.95 and 0.4 < experts[2] < 0.5
 assert min(router) > 0.6 and router[1] > 0.95
@@ -1053,27 +1067,30 @@ with World(3) as real:
 
 
 # %%
-def with_context_parallel(comm: Communicator, whole: torch.Tensor) -> list[float]:
-    """How far torch's parts are from ours in zigzag order; its output from full and
+def with_context_parallel(
+    comm: Communicator, whole: torch.Tensor, order: str
+) -> list[float]:
+    """How far torch's parts are from ours in this order; its output from full and
     from local attention."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor.experimental import context_parallel
 
     buffers = [each.clone() for each in whole[:3]]
-    mine = [ls.own_sequence(comm, each, "zigzag") for each in whole[:3]]
+    mine = [ls.own_sequence(comm, each, order) for each in whole[:3]]
     with torch_distributed(comm):
         mesh = init_device_mesh("cpu", (comm.world_size,))
         with context_parallel(mesh, buffers=buffers, buffer_seq_dims=[2, 2, 2]):
             parts = max(off(a, b) for a, b in zip(buffers, mine, strict=True))
             output = scaled_dot_product_attention(*buffers, is_causal=True)
     right = scaled_dot_product_attention(*whole[:3], is_causal=True)
-    right = ls.own_sequence(comm, right, "zigzag")
+    right = ls.own_sequence(comm, right, order)
     local = scaled_dot_product_attention(*mine, is_causal=True)
     return [parts, off(output, right), off(output, local)]
 
 
 with World(4) as real:
-    by_rank = real.run(with_context_parallel, drawn())
+    by_rank = real.run(with_context_parallel, drawn(), "zigzag")
+    of_60 = real.run(with_context_parallel, drawn(sequence=60), "contiguous")
 for rank, (parts, right, local) in enumerate(by_rank):
     print(f"rank {rank}: its part differs from ours by {parts}; error of its output")
     print(
@@ -1081,15 +1098,17 @@ for rank, (parts, right, local) in enumerate(by_rank):
         f"against attention to its own keys only {local}"
     )
 assert all(parts == 0 and local == 0 and right > 0.1 for parts, right, local in by_rank)
+assert all(parts == 0 for parts, *_ in of_60)  # 60 positions are not 8 equal blocks
 
 # %% [markdown]
-# It cuts in zigzag order, exactly as ours. But on a CPU, in the version of torch that this course uses, keys are
+# It cuts in zigzag order, exactly as ours, if $2N$ divides the length. Otherwise it cuts in contiguous order without a
+# word, as for 60 positions on 4 ranks. And on a CPU, in the version of torch that this course uses, keys are
 # neither gathered nor sent round: each rank attends to its own keys alone, and no error says so. Only attention kernels
 # of GPUs are replaced. So compare with one process once, whatever you use.
 #
-# In real training you would also meet **Megatron-LM**, whose `--context-parallel-size` is a ring in zigzag order, and
-# whose `--expert-model-parallel-size` places experts; **DeepSpeed**, where Ulysses comes from; and **DeepSeek-V3**,
-# which balances mostly by a bias on the scores, raised for experts with little to do.
+# In real training you would also meet **Megatron-LM**, whose `--context-parallel-size` is by default a ring in zigzag
+# order, and whose `--expert-model-parallel-size` places experts; **DeepSpeed**, where Ulysses comes from; and
+# **DeepSeek-V3**, which balances mostly by a bias on the scores, raised for experts with little to do.
 #
 # ## In short
 #
@@ -1123,8 +1142,9 @@ assert all(parts == 0 and local == 0 and right > 0.1 for parts, right, local in 
 #   takes about $x$ times as long, if ranks and links are equal, all ranks spread their rows alike, each rank has one
 #   expert, and messages are large enough that latency does not count.
 # - Without an auxiliary loss our small router, which was out of balance from the first step on, sent nearly everything
-#   to one expert, with five of six seeds; with the sixth, to two. At a weight of 0.1 the busiest of 8 got less than a
-#   quarter, with both seeds that were tried; 0.01 was not enough within 100 steps.
+#   to one expert, with five of six seeds; with the sixth, to two. With the mean of the tokens taken off, the
+#   busiest got less than 30 %. At a weight of 0.1 the busiest of 8 got less than a quarter, with eight seeds; 0.01 was
+#   not enough within 100 steps.
 # - A capacity bounds the time and drops tokens. It is counted per rank: with a balanced router and a factor of 1, some
 #   15 % were dropped where a rank has 64 tokens, and nearly half where these are alike. Count them.
 #
