@@ -116,7 +116,7 @@ def test_scores_are_those_of_replays_and_ties_share_a_place(made: tuple[Course, 
     first = level[level.index("<table>") :]
     assert first.index("<bdi>Night Owl</bdi>, <bdi>Tide</bdi>") < first.index("23 points")
     assert first.index("<bdi>Forger</bdi>, <bdi>Quiet</bdi>") > first.index("23 points")
-    assert '<td class="place">1</td>' in first and '<td class="place">3</td>' in first
+    assert '<td class="position">1</td>' in first and '<td class="position">3</td>' in first
     assert "1,000,000,000" not in page and "1e9" not in page
 
 
