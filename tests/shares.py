@@ -10,7 +10,7 @@ commits get all. `make test-all` runs them all.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,35 @@ BY_SUBJECT = (
     "test_patients.py",
     "test_tools_that_serve.py",
 )
+# Seconds of the slow tests that take longest, in runs of the CI on two cores. They say only how to deal them out.
+SECONDS = {
+    "01_messages": 660,
+    "test_hub.py": 570,
+    "06_large_batches": 510,
+    "03_trees_and_grids": 490,
+    "19_capstone": 420,
+    "02_all_reduce": 380,
+    "07_parameter_server": 320,
+    "08_decentralized": 260,
+    "test_lesson_19.py": 260,
+    "test_grade.py": 250,
+    "test_instructors_guide.py": 240,
+    "test_browser.py": 220,
+    "test_hostile_class.py": 210,
+    "test_site.py": 210,
+    "test_slurm.py": 210,
+    "13_tensorflow": 200,
+    "13b_tensorflow_failures": 190,
+    "12b_long_and_sparse": 180,
+    "17_hang_clinic": 170,
+    "12_hybrid": 160,
+    "test_grade_demo.py": 160,
+    "test_doctor.py": 150,
+    "test_class_share.py": 130,
+    "10_tensor_parallel": 130,
+    "test_commands.py": 120,
+}
+OTHERS_SECONDS = 40
 # Of this one, tests without a parameter are about whatever the others have run, so they are in every share.
 ABOUT_THE_OTHERS = "test_answers_fast.py"
 
@@ -43,8 +72,17 @@ def read_share(text: str) -> tuple[int, int]:
 def of_other_shares(items: Sequence[pytest.Item], number: int, count: int) -> list[pytest.Item]:
     """The slow tests that are not in this share."""
     slow = [item for item in items if item.get_closest_marker("slow")]
-    places = {part: place for place, part in enumerate(sorted({_part(item) for item in slow} - {""}))}
-    return [item for item in slow if _part(item) and places[_part(item)] % count != number - 1]
+    dealt = deal_out({_part(item) for item in slow} - {""}, count)
+    return [item for item in slow if _part(item) and dealt[_part(item)] != number]
+
+
+def deal_out(parts: Iterable[str], count: int) -> dict[str, int]:
+    """The number of the share that each part is in, from 1: the longest first, each to the share with least to do."""
+    dealt, seconds = {}, dict.fromkeys(range(1, count + 1), 0)
+    for part in sorted(parts, key=lambda part: (-SECONDS.get(part, OTHERS_SECONDS), part)):
+        dealt[part] = min(seconds, key=seconds.__getitem__)
+        seconds[dealt[part]] += SECONDS.get(part, OTHERS_SECONDS)
+    return dealt
 
 
 def _part(item: pytest.Item) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shares import read_share
+from tests.shares import OTHERS_SECONDS, SECONDS, deal_out, read_share
 
 FILES = ("tests/notebooks/test_lessons.py", "tests/test_answers_fast.py", "tests/clinic")
 OTHERS = ("tests/launch/test_elastic.py", "tests/docker/test_hub.py")
@@ -45,6 +45,21 @@ def test_what_is_about_one_lesson_or_in_one_file_is_together() -> None:
     for words in ("[13_tensorflow]", "[order_of_calls", *OTHERS):
         about = {name for name in slow if words in name}
         assert about and [about & collected(share) for share in SHARES].count(set()) == COUNT - 1, words
+
+
+def test_no_share_has_much_more_to_do_than_another() -> None:
+    parts = [*SECONDS, *map(str, range(60))]
+    dealt, seconds = deal_out(parts, 8), Counter[int]()
+    for part in parts:
+        seconds[dealt[part]] += SECONDS.get(part, OTHERS_SECONDS)
+    assert len(seconds) == 8 and max(seconds.values()) - min(seconds.values()) <= OTHERS_SECONDS
+    assert deal_out(reversed(parts), 8) == dealt
+
+
+def test_what_takes_long_is_there(root: Path) -> None:
+    """Each name in the table of seconds is a lesson's or a file's of tests."""
+    files = {path.name for path in (root / "tests").rglob("test_*.py")}
+    assert set(SECONDS) <= files | {path.stem for path in (root / "course").glob("*.py")}
 
 
 @pytest.mark.parametrize("text", ["", "2", "0/4", "5/4", "1/0", "-1/4", "1/4/4", "a/b"])
