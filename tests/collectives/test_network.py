@@ -50,8 +50,8 @@ def test_a_link_that_can_not_be(latency: float, bandwidth: float) -> None:
     [
         ({"nodes": 0}, "an integer of at least 1 as nodes, got nodes=0"),
         ({"ranks_per_node": -1}, "an integer of at least 1 as ranks_per_node, got ranks_per_node=-1"),
-        ({"nodes": 2.5}, "got nodes=2.5"),
-        ({"nodes": True}, "got nodes=True"),
+        ({"nodes": 2.5}, "an integer of at least 1 as nodes, got nodes=2.5"),
+        ({"nodes": True}, "an integer of at least 1 as nodes, got nodes=True"),
         ({"intra": 1e-6}, "expected a Link as intra, such as .*, got 1e-06"),
         ({"inter": None}, "expected a Link as inter, such as .*, got None"),
         ({"eager_limit": -1}, "got eager_limit=-1, jitter=0.0"),

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,11 @@ import psutil
 
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
 _PATIENCE = 100.0  # seconds for all that was started to end
+
+
+def without_gloos(lines: Iterable[str]) -> list[str]:
+    """All lines but those that gloo itself prints in older torchs."""
+    return [line for line in lines if not line.startswith("[Gloo] ")]
 
 
 @dataclass(frozen=True)
@@ -45,8 +50,8 @@ class Launched:
     files: list[str]
 
     def lines(self) -> list[str]:
-        """The lines of `out`, sorted: ranks print in any order. Without gloo's own, which older torchs print."""
-        return sorted(line for line in self.out.splitlines() if not line.startswith("[Gloo] "))
+        """The lines of `out`, sorted: ranks print in any order."""
+        return sorted(without_gloos(self.out.splitlines()))
 
 
 class LauncherForkServer:
