@@ -119,7 +119,7 @@ check: $(COMPLETE)  ## format, lint, types, and whether the generated notebooks 
 	exit $$status
 
 answers: $(COMPLETE)  ## grade every answer of tests/answers for real; in 3 minutes: make answers ARGS=--fast
-	$(BIN)/python -m tests.$(if $(filter --fast,$(ARGS)),answers_fast,answers_table) $(ARGS)
+	$(BIN)/python -m tests.$(if $(filter --mutants,$(ARGS)),mutants,$(if $(filter --fast,$(ARGS)),answers_fast,answers_table)) $(ARGS)
 
 grade-demo: $(COMPLETE)  ## grade a made-up class of three and print the marks
 	$(BIN)/python -m distlib.classroom.demo

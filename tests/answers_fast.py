@@ -167,10 +167,11 @@ def cells_of(assignment: str, folder: Path) -> list[Cell]:
     return found
 
 
-def judge(answer: Answer, cells: Sequence[Cell]) -> dict[str, Said]:
+def judge(answer: Answer, cells: Sequence[Cell], *, until_lost: bool = False) -> dict[str, Said]:
     """What the test cells of its function say to an answer, by kind. Changes this process: call it in one of its own.
 
     The process becomes that of a notebook: cells are `__main__`, which is why functions travel to ranks by value.
+    `until_lost`: no test cell runs after one that has failed.
     """
     notebook = sys.modules["__main__"] = types.ModuleType("__main__")
     torch.default_generator.manual_seed(0)  # torch.manual_seed also goes to devices that are not used here, for longer
@@ -183,7 +184,7 @@ def judge(answer: Answer, cells: Sequence[Cell]) -> dict[str, Said]:
             said[cell.name.rpartition("_")[2]] = run_cell(f"{cell.name}.py", cell.source, notebook)
         elif cell.points is None:
             run_cell(f"{cell.name}.py", cell.source, notebook)
-        if len(said) == len(KINDS):
+        if len(said) == len(KINDS) or (until_lost and any(each.error for each in said.values())):
             break
     return said
 
@@ -236,6 +237,7 @@ def judge_all(
     seconds: float = 60,
     seed: int | None = None,
     tell: Callable[[Judged], None] = lambda judged: None,
+    work: Callable[[Answer, Sequence[Cell]], Mapping[str, Said]] = judge,
 ) -> list[Judged]:
     """Judge every answer in a process of its own, `jobs` at a time; the list is in the order of `answers`.
 
@@ -244,6 +246,7 @@ def judge_all(
         seconds: after which an answer is given up, both test cells together. Most take a tenth of a second.
         seed: for other inputs than those of the test cells' own seeds.
         tell: called with each as soon as it is judged.
+        work: what the process of an answer does, in the place of `judge`.
     """
     cells = {name: cells_of(name, folder) for name in {answer.assignment for answer in answers}}
     needed = {name: sorted(frameworks_in("\n".join(cell.source for cell in cells[name]))) for name in cells}
@@ -257,7 +260,7 @@ def judge_all(
                 _get_ready(cells[name])
             gc.collect()
             gc.freeze()  # so that a child's garbage collector leaves the shared pages alone
-            children = (_Child(answer, cells[answer.assignment], seconds, seed) for answer in chosen)
+            children = (_Child(answer, cells[answer.assignment], seconds, seed, work) for answer in chosen)
             for judged in _ended(children, jobs):
                 found[str(judged.answer), judged.answer.assignment] = judged
                 tell(judged)
@@ -298,7 +301,14 @@ def _get_ready(cells: Sequence[Cell]) -> None:
 class _Child:
     """A process that judges one answer, and the connection on which it reports."""
 
-    def __init__(self, answer: Answer, cells: Sequence[Cell], seconds: float, seed: int | None) -> None:
+    def __init__(
+        self,
+        answer: Answer,
+        cells: Sequence[Cell],
+        seconds: float,
+        seed: int | None,
+        work: Callable[[Answer, Sequence[Cell]], Mapping[str, Said]],
+    ) -> None:
         context = multiprocessing.get_context("fork")
         self.answer = answer
         named = {cell.name: cell.points or 0 for cell in cells}
@@ -306,7 +316,7 @@ class _Child:
         self.start, self.seconds = time.monotonic(), seconds
         self.folder = tempfile.TemporaryDirectory(prefix="distlib-", ignore_cleanup_errors=True)
         self.connection, theirs = context.Pipe(duplex=False)
-        given = answer, cells, theirs, seed, self.folder.name
+        given = answer, cells, theirs, seed, self.folder.name, work
         self.process = context.Process(target=_in_a_child, args=given, daemon=True)
         self.process.start()
         theirs.close()
@@ -331,7 +341,14 @@ class _Child:
         return Judged(self.answer, said, time.monotonic() - self.start, self.full)
 
 
-def _in_a_child(answer: Answer, cells: Sequence[Cell], connection: Connection, seed: int | None, folder: str) -> None:
+def _in_a_child(
+    answer: Answer,
+    cells: Sequence[Cell],
+    connection: Connection,
+    seed: int | None,
+    folder: str,
+    work: Callable[[Answer, Sequence[Cell]], Mapping[str, Said]],
+) -> None:
     tempfile.tempdir = folder  # TensorFlow leaves files there: a process like this one has no exit handlers
     if seed is not None:
         engine.Draw = lambda own: Draw(f"{own} {seed}")  # type: ignore[misc, assignment]
@@ -343,7 +360,7 @@ def _in_a_child(answer: Answer, cells: Sequence[Cell], connection: Connection, s
     torch.set_num_threads(1)
     distlib.World = _NoWorld  # type: ignore[misc, assignment]
     torch.distributed.init_process_group = _no_process_group
-    connection.send({kind: (said.error, said.printed) for kind, said in judge(answer, cells).items()})
+    connection.send({kind: (said.error, said.printed) for kind, said in work(answer, cells).items()})
 
 
 class _NoWorld:

@@ -20,6 +20,7 @@ BY_SUBJECT = (
     "test_lessons.py",
     "test_answers.py",
     "test_answers_fast.py",
+    "test_mutants.py",
     "test_patients.py",
     "test_tools_that_serve.py",
 )
