@@ -47,6 +47,7 @@ FLOORS = {
     "network": 0,
     "partition": 0,
     "printable": 0,
+    "python_text": 0,
     "process_limits": 0,
     "trace": 0,
     "whole_file": 0,

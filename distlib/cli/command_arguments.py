@@ -118,6 +118,8 @@ def add_release_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="FILE.zip|FOLDER", type=Path, help="a folder must be new or empty")
     address = "where you publish it, as `git clone` wants it; it then has notebooks for Colab, too"
     parser.add_argument("--address", metavar="URL", default="", help=address)
+    python = "the Python that grades, such as 3.12, if that is not this one: hand-in reads answers with its grammar"
+    parser.add_argument("--python", metavar="VERSION", default="", help=python)
     add_course(parser)
 
 

@@ -14,10 +14,11 @@ from distlib.cli.saying import say
 def release_course(options: argparse.Namespace) -> int:
     """Write the release. Returns 0, or 1 if nothing was released.
 
-    options: target, course, address; see `distlib release --help`.
+    options: target, course, address, python; see `distlib release --help`.
     """
     try:
-        number = release(open_course(options.course or course_above(Path.cwd())), options.target, options.address)
+        course = open_course(options.course or course_above(Path.cwd()))
+        number = release(course, options.target, options.address, options.python)
     except (CourseError, ReleaseError) as error:
         say(f"Not released: {error}", sys.stderr)
         return 1

@@ -28,8 +28,9 @@ from distlib.cli import main
 from tests.tools.tiny_course import ROOT
 
 NAME = "02_all_reduce"
+HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 FUNCTIONS = ["naive_all_reduce", "ring_reduce_scatter", "ring_all_gather", "ring_all_reduce"]
-ANSWER = "def ring_all_gather(comm, tensor):\n    pass"
+ANSWER = "def ring_all_gather(comm, tensor):\n    comm.barrier()"
 
 
 @pytest.fixture
@@ -322,7 +323,7 @@ def test_what_was_run_and_not_saved_is_noticed(course: Path) -> None:
     notebook = json.loads(exercise(course).read_text())
     notebook["cells"].append({"cell_type": "code", "metadata": {}, "source": helper})
     exercise(course).write_text(json.dumps(notebook))
-    write(exercise(course), {"ring_all_gather": f"{ANSWER}_on()"})
+    write(exercise(course), {"ring_all_gather": ANSWER.replace("comm.barrier", "pass_on")})
     with pytest.raises(HandInError, match=r"not what you have run: pass_on. Save the notebook"):
         hand_in_notebook(NAME, start=course, student="ada", ask=never, ran=[helper, "def pass_on(): return"])
     write(exercise(course), {"ring_all_gather": ANSWER})
@@ -411,9 +412,12 @@ def test_some_answers() -> None:
     assert state("def f():\n    '''Text.'''\n\n    raise NotImplementedError") == STUB
     assert state("") == STUB
     assert state("def f():\n    return 1") == ANSWERED
-    assert state("def f(:\n    return 1") == "not Python: line 1 of its cell, invalid syntax"
+    assert state("def f(:\n    return 1") == (
+        "not Python: line 1 of its cell (code cell 1), invalid syntax "
+        f"(here is Python {HERE}; which one grades it is not known here)"
+    )
     assert state("%%time\ndef f():\n    return 1") == ANSWERED
-    assert state("def f(): pass", checksum=3, locked="?", grade=None) == ANSWERED
+    assert state("def f(): return 1", checksum=3, locked="?", grade=None) == ANSWERED
     assert read_answers([], ["f"])[0].state == MISSING
     text = HandedCell("markdown", "Because.", metadata={"nbgrader": {"grade_id": "f", "solution": True}})
     assert read_answers([text], ["f"])[0].state == ANSWERED

@@ -89,7 +89,17 @@ def test_nobody_is_root_in_it(lab: str) -> None:
 
 def test_it_has_what_students_need_and_no_more(lab: str) -> None:
     there = {name for name in docker("exec", lab, "ls", "-A", "/course").split() if not name.endswith(".egg-info")}
-    assert there == {*DOCUMENTS, "AGENTS.md", ".binder", "course", "distlib", "docker", "exercises", "work"}
+    assert there == {
+        *DOCUMENTS,
+        "AGENTS.md",
+        "graded_with.txt",
+        ".binder",
+        "course",
+        "distlib",
+        "docker",
+        "exercises",
+        "work",
+    }
 
 
 def test_ranks_share_memory(lab: str) -> None:

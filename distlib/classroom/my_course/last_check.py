@@ -1,16 +1,22 @@
 """What the last check of an exercise said, kept in `work/progress/checks/`.
 
-{"format": 1, "checked": "2030-11-02T21:47:02+00:00", "functions": {"ring_all_gather": "passes", …}}
+{"format": 1, "checked": "2030-11-02T21:47:02+00:00", "functions": {"ring_all_gather": "passes", …},
+ "cells": {"ring_all_gather": "1f0c2a…", …}}
+
+A cell stands there as a hash of its text, so that it can be told whether it has changed since.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from distlib.classroom.my_course.kept_files import KeptFileError, read_kept, write_kept
 from distlib.classroom.self_check.results import FAILS, PASSES, FunctionRow, Results
+from distlib.classroom.uploads.recognize import normal
 
 
 @dataclass(frozen=True)
@@ -20,10 +26,20 @@ class LastCheck:
     Attributes:
         checked: when that was; None if nothing was ever checked.
         states: "passes", "fails", … by function.
+        cells: a hash of the text that was checked, by function; none in files of earlier versions.
     """
 
     checked: datetime | None = None
     states: dict[str, str] = field(default_factory=dict)
+    cells: dict[str, str] = field(default_factory=dict)
+
+    def has_failed(self, function: str, source: str) -> bool:
+        """Whether a function failed as it stands in its cell. Where it is not known how it stood then, it did."""
+        return self.states.get(function) == FAILS and self.cells.get(function, _hash(source)) == _hash(source)
+
+    def failed_before(self, function: str, source: str) -> bool:
+        """Whether a function failed, and its cell has changed since."""
+        return self.states.get(function) == FAILS and not self.has_failed(function, source)
 
 
 def read_check(course: Path, exercise: str) -> tuple[LastCheck, str]:
@@ -36,7 +52,7 @@ def read_check(course: Path, exercise: str) -> tuple[LastCheck, str]:
     try:
         kept = read_kept(course, _file(exercise))
         checked = datetime.fromisoformat(kept["checked"]) if kept else None
-        return LastCheck(checked, {str(name): str(state) for name, state in kept.get("functions", {}).items()}), ""
+        return LastCheck(checked, _texts(kept, "functions"), _texts(kept, "cells")), ""
     except KeptFileError as error:
         return LastCheck(), f"{error} To know it again: distlib check {exercise}"
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -52,8 +68,17 @@ def keep_check(course: Path, results: Results) -> str:
     content = {
         "checked": datetime.now(UTC).isoformat(timespec="seconds"),
         "functions": {row.function: _state(row) for row in results.rows},
+        "cells": {row.function: _hash(row.source) for row in results.rows if row.source},
     }
     return write_kept(course, _file(results.name), content)
+
+
+def _texts(kept: dict[str, Any], key: str) -> dict[str, str]:
+    return {str(name): str(text) for name, text in kept.get(key, {}).items()}
+
+
+def _hash(source: str) -> str:
+    return sha256(normal(source).encode()).hexdigest()[:20]
 
 
 def _state(row: FunctionRow) -> str:

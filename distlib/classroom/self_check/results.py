@@ -51,11 +51,13 @@ class FunctionRow:
     Attributes:
         function: its name.
         visible, hidden: what its two tests said.
+        source: the text of the cell that was checked; "" if that is not known.
     """
 
     function: str
     visible: Result
     hidden: Result
+    source: str = ""
 
     @property
     def passes(self) -> bool:
@@ -132,11 +134,11 @@ class Results:
         return f"{passing} of {count(len(self.rows), 'function')} pass{'es' if passing == 1 else ''}."
 
 
-def row_of(function: str, visible: Result, hidden: Result | None) -> FunctionRow:
-    """A row. hidden: None if there is no hidden test here."""
+def row_of(function: str, visible: Result, hidden: Result | None, source: str = "") -> FunctionRow:
+    """A row. hidden: None if there is no hidden test here. source: see `FunctionRow`."""
     if visible.state != PASSES:
-        return FunctionRow(function, visible, Result(WAITS))
-    return FunctionRow(function, visible, hidden or Result(ABSENT))
+        return FunctionRow(function, visible, Result(WAITS), source)
+    return FunctionRow(function, visible, hidden or Result(ABSENT), source)
 
 
 def result_of(error: str | None, printed: str = "") -> Result:

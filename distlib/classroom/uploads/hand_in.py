@@ -18,10 +18,13 @@ from pathlib import Path
 import distlib
 from distlib.classroom.grader.definitions import several
 from distlib.classroom.grader.submission import CannotGrade, HandedCell, fingerprint, read_submission
+from distlib.classroom.my_course.last_check import LastCheck, read_check
 from distlib.classroom.self_check.exercise import saved_notebook
 from distlib.classroom.self_check.results import ExerciseError
 from distlib.classroom.uploads.answers import Answer, read_answers
+from distlib.classroom.uploads.closer_look import Look
 from distlib.classroom.uploads.exchange import Exchange, ExchangeFails, find_exchange
+from distlib.classroom.uploads.graded_with import graded_with
 from distlib.classroom.uploads.plays_besides import put_plays_besides
 from distlib.classroom.uploads.receipt import Receipt, ago, clock
 from distlib.classroom.uploads.recognize import Known, functions_of, known_notebooks, normal, recognize
@@ -125,10 +128,10 @@ def _hand_in(
         cells = _read(copy, path)
         functions = _functions(name, cells, known, path)
         _check_saved(cells, functions, path, ran)
-        starts = {text for each in known if each.name == name for text in each.starts}
-        answers = read_answers(cells, functions, starts)
+        look = _look(name, cells, functions, known, path)
+        answers = look.states()
         twice = [each.advice for each in several(cells, functions)]
-        remarks = [*filter(None, [said]), *twice, *_remarks(path, copy)]
+        remarks = [*filter(None, [said]), *twice, *look.remarks(), *_remarks(path, copy)]
         work = _NotebookToHandIn(path, copy, _content(cells), answers, remarks)
         if not wishes.again and (earlier := _earlier(work, wishes.student)) is not None:
             return earlier
@@ -305,6 +308,15 @@ def _functions(name: str, cells: Sequence[HandedCell], known: Sequence[Known], p
             "of the exercise and put your functions into its cells."
         )
     return functions
+
+
+def _look(name: str, cells: Sequence[HandedCell], functions: Sequence[str], known: Sequence[Known], path: Path) -> Look:
+    """What the text of the notebook shows, and what its last check has said."""
+    course = course_folder(path.parent)
+    starts = {text for each in known if each.name == name for text in each.starts}
+    given = {cell: text for each in known if each.name == name for cell, text in each.given}
+    answers = read_answers(cells, functions, starts, graded_with(course or Path(distlib.__file__).parents[1]))
+    return Look(name, cells, answers, starts, given, read_check(course, name)[0] if course else LastCheck())
 
 
 def _check_saved(cells: Sequence[HandedCell], functions: Sequence[str], path: Path, ran: Sequence[str]) -> None:

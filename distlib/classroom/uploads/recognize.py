@@ -30,6 +30,7 @@ class Known:
         marks: what it can be recognized by.
         starts: of an exercise, the texts of its solution cells as students get them. A cell that was changed since, in
             the folder where somebody works, is none; nor are the solutions.
+        given: of an exercise, the names and texts of the cells that are not the student's to change, tests included.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Known:
     functions: tuple[str, ...]
     marks: frozenset[str]
     starts: frozenset[str] = frozenset()
+    given: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         if self.is_exercise and not self.functions:
@@ -97,7 +99,15 @@ def _known(path: Path, is_exercise: bool) -> Known | None:
     functions = functions_of(cells)
     is_released = path.parent.parent.name == "exercises"
     starts = frozenset(normal(cell.source) for cell in cells if is_released and _is_start(cell))
-    return Known(path.stem, is_exercise, functions, frozenset(mark for cell in cells for mark in _marks(cell)), starts)
+    given = tuple((cell.grade_id, normal(cell.source)) for cell in cells if is_released and is_given(cell))
+    marks = frozenset(mark for cell in cells for mark in _marks(cell))
+    return Known(path.stem, is_exercise, functions, marks, starts, given)
+
+
+def is_given(cell: HandedCell) -> bool:
+    """Whether a cell is not the student's to change: a test, or a locked one."""
+    mark = cell.mark
+    return bool(cell.grade_id) and bool(mark.get("grade") or mark.get("locked")) and not mark.get("solution")
 
 
 def _is_start(cell: HandedCell) -> bool:

@@ -6,6 +6,7 @@ course/                  the lessons; their text sources stay here
 exercises/               as they are generated, checked against the solutions
 distlib/                 the package
 docker/, .devcontainer/, .binder/    images of all this
+graded_with.txt          the Python that grades: hand-in reads answers with its grammar
 colab/                   with an address: the notebooks with a cell on top that gets the course there
 and what installing it needs
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 from distlib.classroom.grader.course import Course
 from distlib.classroom.grader.submission import CannotGrade, read_submission
 from distlib.classroom.student_copies.copy_paths import FOR_ASSISTANTS
+from distlib.classroom.uploads.graded_with import GRADED_WITH, line_of_release
 from distlib.classroom.uploads.published import AddressError, published
 from distlib.classroom.uploads.recognize import normal
 
@@ -34,19 +36,20 @@ class ReleaseError(Exception):
     """Nothing was released. The message says why, and what to do."""
 
 
-def release(course: Course, target: Path, address: str = "") -> int:
+def release(course: Course, target: Path, address: str = "", python: str = "") -> int:
     """Write the course for students. Returns the number of files.
 
     Args:
         course: the instructor's.
         target: a zip file (.zip), which is replaced; or a folder, new or empty.
         address: where it will be published, as `git clone` wants it; "" for nowhere.
+        python: the version that grades, such as "3.12"; "" for this one.
 
     Raises:
-        ReleaseError: a file must not go to students, the folder is not empty, or the address can't be one.
+        ReleaseError: a file must not go to students, the folder is not empty, or the address or version can't be one.
         OSError: it can't be written.
     """
-    files = release_files(course)
+    files = release_files(course, python)
     if address:
         try:
             files = dict(sorted((files | published(files, address)).items()))
@@ -63,14 +66,18 @@ def release(course: Course, target: Path, address: str = "") -> int:
     return len(files)
 
 
-def release_files(course: Course) -> dict[str, bytes]:
-    """What students get, by path.
+def release_files(course: Course, python: str = "") -> dict[str, bytes]:
+    """What students get, by path. python: as of `release`.
 
     Raises:
-        ReleaseError: a file must not go to students.
+        ReleaseError: a file must not go to students, or the version can't be one.
     """
     root = course.root
     files = {name: (root / name).read_bytes() for name in _AS_THEY_ARE}
+    try:
+        files[GRADED_WITH] = line_of_release(python).encode()
+    except ValueError as error:
+        raise ReleaseError(str(error)) from None
     files[FOR_ASSISTANTS.name] = FOR_ASSISTANTS.read_bytes()
     files |= {name: for_students((root / name).read_text(encoding="utf-8")).encode() for name in _FOR_STUDENTS}
     lessons = sorted(root.glob("course/*.ipynb"))

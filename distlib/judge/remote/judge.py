@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
-import re
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -41,11 +40,10 @@ from distlib.judge.remote.student_cells import RankCell
 from distlib.judge.sandbox import Limits, Sandbox
 from distlib.judge.sandbox.inside.worlds.real.world import World as IdleWorld
 from distlib.judge.sandbox.limits import CUT
+from distlib.python_text import MAGIC_LINE, MAGIC_OF_A_CELL
 
 MOST_SHOWN = 2_000  # characters of what a cell printed
 _MOST_REMARKS = 5  # about cells
-_MAGIC_OF_A_CELL = re.compile(r"\A\s*%%(?:time|timeit|capture|prun)\b.*\n")
-_MAGIC_LINE = re.compile(r"^([ \t]*)((?:[!%?]|\w+[ \t]*=[ \t]*[!%]).*)$", re.MULTILINE)
 _MOST_CHARACTERS_READ = 500_000
 _MORE_TIME = "--time-for STUDENT=3 grants three times as much"
 
@@ -256,7 +254,7 @@ def _all_plain(sources: Sequence[str]) -> Iterator[str]:
     """Each of a student's cells as Python; all together take a few seconds at most, however many and long they are."""
     left = _MOST_CHARACTERS_READ
     for source in sources:
-        magics = len(_MAGIC_LINE.findall(source))
+        magics = len(MAGIC_LINE.findall(source))
         cost = (magics + 1) * len(source)  # IPython reads a cell again for each line it changes
         yield _plain(source, is_short=cost <= left)
         left -= cost if cost <= left else 0
@@ -268,13 +266,13 @@ def _plain(source: str, is_short: bool = True) -> str:
     %%time and the like go, and what stands below them runs. Where IPython would take long (not `is_short`), and where
     it gives up, such lines become comments.
     """
-    source = _MAGIC_OF_A_CELL.sub(lambda found: "\n" * found[0].count("\n"), source)
+    source = MAGIC_OF_A_CELL.sub(lambda found: "\n" * found[0].count("\n"), source)
     try:
         if is_short:
             return TransformerManager().transform_cell(source)
     except (SyntaxError, RuntimeError, RecursionError, MemoryError):
         pass
-    return _MAGIC_LINE.sub(r"\1pass  # \2", source)
+    return MAGIC_LINE.sub(r"\1pass  # \2", source)
 
 
 def _mark(cell: NotebookNode) -> Any:

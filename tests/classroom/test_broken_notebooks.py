@@ -1,0 +1,233 @@
+"""Ways to break a notebook: what receipt, check and feedback say of each. What gets 0 visibly is never "answered"."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat import NotebookNode
+from nbgrader.preprocessors import ComputeChecksums
+from traitlets.config import Config
+
+from distlib.authoring.notebook import notebook_from_text
+from distlib.classroom.grader.source import Source, make_source
+from distlib.classroom.my_course.last_check import keep_check
+from distlib.classroom.self_check.results import FAILS, PASSES, FunctionRow, Result, Results
+from distlib.classroom.uploads.hand_in import hand_in_notebook
+from distlib.classroom.uploads.receipt import Receipt
+from distlib.python_text import why_not_python
+from tests.tools.broken_answers import BY_TEXT, NEWER, RIGHT
+
+NAME = "01_many"
+HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
+SET_UP = '# %% readonly="setup"\nunit = 1\n\n'
+EACH = '''
+# %% solution="NAME"
+def NAME(x):
+    """Twice x."""
+    ### BEGIN SOLUTION
+    return 2 * x
+    ### END SOLUTION
+
+
+# %% test="NAME_visible" points=1
+answer = NAME(2)
+assert answer == 4 * unit, f"NAME(2) is wrong: {answer}"
+
+# %% test="NAME_hidden" points=1
+# Hidden tests of NAME.
+### BEGIN HIDDEN TESTS
+### What this tests: a large number.
+assert NAME(3) == 6, "NAME is wrong for a large number"
+### END HIDDEN TESTS
+'''
+
+
+def named(words: list[str]) -> dict[str, str]:
+    """A function's name for each way."""
+    return {word: f"double_{number}" for number, word in enumerate(words)}
+
+
+def exercise_of(functions: list[str]) -> Source:
+    text = SET_UP + "".join(EACH.replace("NAME", function) for function in functions)
+    return make_source(nbformat.reads(notebook_from_text(text, "many.py", graded=True), as_version=4), Config())
+
+
+def released(source: Source) -> NotebookNode:
+    """What students get."""
+    notebook = copy.deepcopy(source.notebook)
+    for cell, text in zip(notebook.cells, source.released, strict=True):
+        cell.source = text
+    notebook, _ = ComputeChecksums().preprocess(notebook, {})
+    return notebook
+
+
+class StudentsCourse:
+    """A course in a folder, as a student has it, with an exercise of some functions, all of them right."""
+
+    def __init__(self, root: Path, functions: list[str]) -> None:
+        self.root, self.functions = root, functions
+        self.path = root / "work" / "exercises" / NAME / f"{NAME}.ipynb"
+        given = root / "exercises" / NAME / f"{NAME}.ipynb"
+        for folder in (self.path.parent, given.parent, root / "distlib"):
+            folder.mkdir(parents=True)
+        (root / "distlib" / "__init__.py").touch()
+        self.notebook = released(exercise_of(functions))
+        nbformat.write(self.notebook, given)
+        for function in functions:
+            self.cell(function).source = RIGHT.replace("NAME", function)
+
+    def cell(self, name: str) -> NotebookNode:
+        return next(cell for cell in self.notebook.cells if cell.id == name)
+
+    def hand_in(self) -> Receipt:
+        self.path.write_text(json.dumps(self.notebook))
+        return hand_in_notebook(NAME, start=self.path.parent, student="ada", sure=True, again=True, ran=())
+
+    def keep_check(self, *failing: str) -> None:
+        """As after a check of what is written now."""
+        rows = [
+            FunctionRow(each, Result(FAILS if each in failing else PASSES), Result(PASSES), self.cell(each).source)
+            for each in self.functions
+        ]
+        keep_check(self.root, Results(NAME, "", rows, []))
+
+
+@pytest.fixture
+def course(tmp_path: Path) -> StudentsCourse:
+    return StudentsCourse(tmp_path, ["first", "second"])
+
+
+def not_answered(receipt: Receipt) -> dict[str, str]:
+    """What the receipt says of functions that it does not call answered."""
+    rows = dict(text.split(": ", 1) for word, text in receipt.rows() if word == "look at")
+    answered = dict(receipt.rows())["answered"]
+    assert answered.endswith(f"({len(receipt.answers) - len(rows)} of {len(receipt.answers)})")
+    return rows
+
+
+# ── the text of a function's cell ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_the_text_of_a_cell_shows_is_named_in_the_receipt(tmp_path: Path) -> None:
+    names = named(list(BY_TEXT))
+    course = StudentsCourse(tmp_path, list(names.values()))
+    for way, function in names.items():
+        course.cell(function).source = BY_TEXT[way].source.replace("NAME", function)
+    told = not_answered(course.hand_in())
+    wrong = {
+        way: told.get(function, "")
+        for way, function in names.items()
+        if BY_TEXT[way].receipt.replace("NAME", function) not in told.get(function, "")
+        or bool(BY_TEXT[way].receipt) != (function in told)
+    }
+    assert wrong == {}
+    assert len(BY_TEXT) >= 40
+
+
+@pytest.mark.parametrize("way", NEWER)
+def test_syntax_of_a_newer_python_is_named_with_both_versions(
+    way: str, course: StudentsCourse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether this Python reads it or not: the one that grades does not."""
+    source, since = NEWER[way]
+    course.cell("first").source = source.replace("NAME", "first")
+    (course.root / "graded_with.txt").write_text("Python 3.11.7\n")
+    told = not_answered(course.hand_in())
+    assert told.keys() == {"first"}
+    assert (
+        "Python 3.11" in told["first"] and f"here is Python {HERE}" in told["first"] and " line " in f" {told['first']}"
+    )
+    if why_not_python(source):
+        assert f"(Python {since})?" in told["first"]
+    else:
+        assert told["first"].startswith("not Python 3.11, which grades it: ")
+
+
+def test_who_grades_is_not_known_without_a_release(course: StudentsCourse) -> None:
+    course.cell("first").source = "def first(x) return x"
+    assert "which one grades it is not known here" in not_answered(course.hand_in())["first"]
+    (course.root / "graded_with.txt").write_text("torn")
+    assert "which one grades it is not known here" in not_answered(course.hand_in())["first"]
+    (course.root / "graded_with.txt").write_text("3.13")
+    assert f"(here is Python {HERE}; 3.13 grades it)" in not_answered(course.hand_in())["first"]
+
+
+# ── other cells, and the last check ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_test_cell_that_is_not_as_it_was_given_out(course: StudentsCourse) -> None:
+    course.notebook.cells.remove(course.cell("first_visible"))
+    course.cell("second_visible").source = "pass"
+    told = not_answered(course.hand_in())
+    assert told["first"] == "written, but its test cell first_visible was deleted: nothing here has tested it"
+    assert told["second"].startswith("written, but its test cell second_visible was changed")
+
+
+@pytest.mark.parametrize(("kind", "words"), [("markdown", "was made text (Markdown)"), ("raw", "was made raw text")])
+def test_a_cell_that_was_made_text(kind: str, words: str, course: StudentsCourse) -> None:
+    course.cell("first_hidden").cell_type = kind
+    course.cell("second").cell_type = kind
+    told = not_answered(course.hand_in())
+    assert told["first"].startswith(f"written, but its test cell first_hidden {words}")
+    assert told["second"] == "its cell was made text: it does not run here"
+
+
+@pytest.mark.parametrize("way", ["deleted", "changed"])
+def test_a_given_cell(way: str, course: StudentsCourse) -> None:
+    if way == "deleted":
+        course.notebook.cells.remove(course.cell("setup"))
+    else:
+        course.cell("setup").source = "unit = 2"
+    receipt = course.hand_in()
+    assert not_answered(receipt) == {}
+    assert f"the given cell setup was {way}; it is graded as it was given out." in receipt.remarks
+
+
+def test_a_cell_that_is_gone(course: StudentsCourse) -> None:
+    course.notebook.cells.remove(course.cell("first"))
+    assert not_answered(course.hand_in()) == {"first": "not answered: its cell is missing"}
+
+
+def test_cells_that_lost_their_marks_are_known_by_their_text(course: StudentsCourse) -> None:
+    for cell in course.notebook.cells:
+        cell.metadata.pop("nbgrader", None)
+        cell.id = f"new-{cell.id}"
+    assert not_answered(course.hand_in()) == {}
+
+
+def test_a_function_that_failed_in_its_last_check(course: StudentsCourse) -> None:
+    course.keep_check("first")
+    told = not_answered(course.hand_in())
+    assert told.keys() == {"first"}
+    assert told["first"].startswith("failed in your last check, at ") and told["first"].endswith("is the same as then")
+    course.cell("first").source += "  # mended"
+    receipt = course.hand_in()
+    assert not_answered(receipt) == {}
+    (remark,) = receipt.remarks
+    assert (
+        "first failed in your last check, at " in remark and f"distlib check {NAME} tells whether it passes" in remark
+    )
+
+
+def test_a_check_of_an_earlier_version_of_the_course_counts(course: StudentsCourse) -> None:
+    course.keep_check("first")
+    file = course.root / "work" / "progress" / "checks" / f"{NAME}.json"
+    kept = json.loads(file.read_text())
+    del kept["cells"]
+    file.write_text(json.dumps(kept))
+    assert not_answered(course.hand_in()).keys() == {"first"}
+
+
+def test_cells_of_ones_own_are_remarks(course: StudentsCourse) -> None:
+    for number, source in enumerate(["while True:\n    pass", "def helper(:", "%%bash\nls", "%%time\nx = 1"]):
+        course.notebook.cells.append(nbformat.v4.new_code_cell(source, id=f"own-{number}"))
+    loop, broken = course.hand_in().remarks
+    assert loop.endswith(
+        "line 1 of its cell never ends: while True without break or return; in grading it is left out."
+    )
+    assert broken.endswith("does not run: line 1 is not Python, invalid syntax.")
