@@ -86,6 +86,9 @@ class Communicator(ABC):
     network: Cluster | None = None
     call: str | None = None
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a communicator belongs to its rank and to the run: it can't be copied, sent, returned or kept")
+
     @property
     def size(self) -> int:
         """The number of ranks in this communicator: another word for `world_size`, used for groups."""

@@ -77,7 +77,9 @@ TOP = 2  # `from distlib import World` reaches what distlib/names.py re-exports:
 SHARED_IN_TRAINING = {
     ("ddp", "backward_pass"),
     ("ddp", "buckets"),
+    ("ddp", "one_rank_only"),
     ("ddp", "replicas"),
+    ("ddp", "same_parameters"),
     ("gossip", "mixing"),
     ("mesh", "pipeline"),
     ("mesh", "schedules"),
@@ -89,9 +91,13 @@ SHARED_IN_TRAINING = {
     ("strategy", "pipeline"),
     ("strategy", "schedules"),
     ("strategy", "zero"),
+    ("tensor_parallel", "parts_of_whole"),
     ("zero", "backward_pass"),
+    ("zero", "one_rank_only"),
     ("zero", "par_points"),
+    ("zero", "parts_of_whole"),
     ("zero", "replicas"),
+    ("zero", "same_parameters"),
 }
 
 # What `import distlib` must not import.

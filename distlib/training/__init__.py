@@ -7,6 +7,9 @@ long_sequences    attention over a sequence in parts: ring attention, Ulysses
 experts           a mixture of experts over ranks: tokens travel to their experts and back
 backward_pass     which backward pass is this: a new one, or one inside another?
 replicas          the same model on every rank: compared, and copied from rank 0
+same_parameters   has a model still the parameters that its wrapper knows?
+parts_of_whole    parameters that are cut over ranks, and torch's functions that would take a part for the whole
+one_rank_only     what can't be copied or pickled says what to copy instead
 sampler           which samples a rank trains on
 large_batch       accumulated gradients, warm-up of the learning rate, local SGD
 parameter_server  servers that keep the parameters, workers that push gradients (`shards`)

@@ -6,7 +6,9 @@ Whoever needs another adds it here: `tests/test_private_names.py` says which is 
 from __future__ import annotations
 
 import datetime
+import functools
 import json
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -40,6 +42,9 @@ DispatchBase = torch.utils._python_dispatch.TorchDispatchMode
 # What torch.set_printoptions has set.
 PRINT_OPTIONS = torch._tensor_str.PRINT_OPTS
 
+# Where clip_grad_norm_ scales gradients, when it has found their norm. However it was imported, it comes by here.
+scale_gradients_by_norm = (torch.nn.utils.clip_grad, torch.nn.utils.clip_grad._clip_grads_with_norm_.__name__)
+
 _c10d: Any = torch.distributed  # torch's own annotations leave out the process groups' methods
 
 
@@ -67,6 +72,23 @@ def has_hooks(tensor: torch.Tensor) -> bool:
 def times_written(tensor: torch.Tensor) -> int:
     """How often somebody has written into a tensor, or into a view of it."""
     return tensor._version
+
+
+def found_infinite(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> dict[Any, torch.Tensor]:
+    """By device: 1 if the scaler has found a gradient that is not finite, else 0, as `scaler.unscale_` has left it."""
+    found: dict[Any, torch.Tensor] = scaler._per_optimizer_states[id(optimizer)]["found_inf_per_device"]
+    return found
+
+
+def put_around(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
+    """Have a function of torch replaced by `wrapper`, which is given the function and then its arguments."""
+    inner = getattr(owner, name)
+
+    @functools.wraps(inner)
+    def replaced(*args: Any, **kwargs: Any) -> Any:
+        return wrapper(inner, *args, **kwargs)
+
+    setattr(owner, name, replaced)
 
 
 class UnmovableModule(torch.nn.Module):

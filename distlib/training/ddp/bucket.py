@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from distlib.training.buckets import assign_buckets
+from distlib.training.same_parameters import check_dense
 
 
 def make_buckets(
@@ -54,7 +55,8 @@ class Bucket:
 
     @torch.no_grad()
     def fill(self, parameter: nn.Parameter) -> None:
-        """Copy a parameter's gradient into its slot. Its shape and layout in memory don't matter."""
+        """Copy a parameter's gradient into its slot. How it lies in memory doesn't matter, but it is not sparse."""
+        check_dense(self.parameters, parameter)
         assert parameter.grad is not None
         self._slots[parameter].view(parameter.shape).copy_(parameter.grad)
         self._filled.add(parameter)

@@ -35,5 +35,5 @@ def check_finite(comm: Communicator, bucket: Bucket) -> None:
     where = " and ".join(found) or "no rank: only their sum is too large"
     raise FloatingPointError(
         f"infinite or NaN gradients, on {where}. Look at the loss and the data there, "
-        "or at the learning rate; check_finite=False turns this check off."
+        "or at the learning rate; check_finite=False turns this check off, as a GradScaler needs."
     )

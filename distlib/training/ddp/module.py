@@ -27,13 +27,15 @@ from distlib.communicator import Communicator
 from distlib.training.ddp.active_ranks import ActiveRanks
 from distlib.training.ddp.bucket import make_buckets
 from distlib.training.ddp.reducer import AllReduce, GradientReducer, summing
+from distlib.training.one_rank_only import OneRankOnly
 from distlib.training.replicas import check_same_model, copy_from_rank_0, copy_state, copy_tensors
+from distlib.training.same_parameters import check_same_parameters, trained_parameters
 
 VERSIONS = ("per_parameter", "flat", "bucketed", "overlapped")
 Batch = TypeVar("Batch")
 
 
-class DistributedDataParallel(nn.Module):
+class DistributedDataParallel(OneRankOnly, nn.Module):
     """Wraps a model so that after `loss.backward()` every rank has the average of all ranks' gradients.
 
         model = DistributedDataParallel(comm, model)
@@ -58,10 +60,15 @@ class DistributedDataParallel(nn.Module):
 
     Raises:
         ValueError: models that differ between ranks, no parameter to train, an unknown version or algorithm.
+        RuntimeError: in a forward pass: a parameter was unfrozen, added or replaced since the model was wrapped.
+
+    Only `backward()` averages. `torch.autograd.grad` returns the gradients of this rank alone, as with torch's own.
 
     In a SimulatedWorld the wrapper communicates inside `backward()`, so it takes contexts="threads".
     Source: S. Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", PVLDB 13(12), 2020.
     """
+
+    what_to_copy = "Copy or average the model inside, wrapper.module, and save wrapper.state_dict()."
 
     @checked
     def __init__(
@@ -85,9 +92,8 @@ class DistributedDataParallel(nn.Module):
         self._active = ActiveRanks(comm)
         check_same_model(comm, module)
         copy_from_rank_0(comm, module)
-        trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        if not trained:
-            raise ValueError("expected a model with parameters to train, got one without, or with frozen ones only")
+        trained = trained_parameters(module)
+        self._dtypes = {parameter: parameter.dtype for parameter in trained.values()}
         whole = sum(parameter.nbytes for parameter in trained.values())
         limits = {"per_parameter": (1, 1), "flat": (whole, whole)}.get(version, (bucket_bytes, first_bucket_bytes))
         self._reducer = GradientReducer(
@@ -101,8 +107,10 @@ class DistributedDataParallel(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model on this rank's batch; returns its outputs."""
-        if torch.is_grad_enabled() and not self._reducer.is_paused:
-            self._copy_buffers()
+        if torch.is_grad_enabled():
+            check_same_parameters(self._comm.rank, self.module, self._dtypes)
+            if not self._reducer.is_paused:
+                self._copy_buffers()
         return self.module(*args, **kwargs)
 
     def no_sync(self) -> AbstractContextManager[None]:

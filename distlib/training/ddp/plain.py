@@ -30,6 +30,8 @@ from distlib.arguments import checked
 from distlib.collectives import all_reduce, broadcast
 from distlib.communicator import Communicator, Work
 from distlib.training.buckets import assign_buckets
+from distlib.training.one_rank_only import OneRankOnly
+from distlib.training.same_parameters import check_same_parameters, trained_parameters
 
 
 @checked
@@ -44,7 +46,7 @@ def average_per_parameter(comm: Communicator, module: nn.Module) -> None:
             parameter.grad /= comm.world_size
 
 
-class PlainDDP(nn.Module):
+class PlainDDP(OneRankOnly, nn.Module):
     """Wraps a model so that after `loss.backward()` and `finish()` every rank has the average of all gradients.
 
     Args:
@@ -54,6 +56,8 @@ class PlainDDP(nn.Module):
         bucket_bytes, first_bucket_bytes: see `assign_buckets`.
     """
 
+    what_to_copy = "Copy the model inside, wrapper.module."
+
     @checked
     def __init__(
         self, comm: Communicator, module: nn.Module, bucket_bytes: int = 25 << 20, first_bucket_bytes: int = 1 << 20
@@ -62,7 +66,8 @@ class PlainDDP(nn.Module):
         self.comm, self.module = comm, module
         for tensor in [*module.parameters(), *module.buffers()]:
             broadcast(comm, tensor.detach())
-        trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        trained = list(trained_parameters(module).values())
+        self.dtypes = {parameter: parameter.dtype for parameter in trained}
         assigned = assign_buckets([parameter.nbytes for parameter in trained], bucket_bytes, first_bucket_bytes)
         self.buckets = [[trained[index] for index in indices] for indices in assigned]
         self._expect_gradients()
@@ -71,6 +76,7 @@ class PlainDDP(nn.Module):
 
     def forward(self, *inputs: Any) -> Any:
         """Run the model on this rank's batch."""
+        check_same_parameters(self.comm.rank, self.module, self.dtypes)
         return self.module(*inputs)
 
     def _expect_gradients(self) -> None:

@@ -139,7 +139,8 @@ class GradientReducer:
         if missing and not bucket.counts_users:
             raise RuntimeError(
                 f"on rank {self._comm.rank} the backward pass produced no gradient for {', '.join(missing)}. If the "
-                "loss does not depend on every parameter, pass find_unused_parameters=True. If the model ends with a "
+                "loss does not depend on every parameter, or some were frozen after the model was wrapped, pass "
+                "find_unused_parameters=True. If the model ends with a "
                 "layer under reentrant checkpointing, call checkpoint(…, use_reentrant=False)."
             )
 

@@ -32,7 +32,7 @@ from distlib.communicator import Communicator
 from distlib.training.tensor_parallel.drawing import draw_linear
 from distlib.training.tensor_parallel.linear import RowParallelLinear
 from distlib.training.tensor_parallel.operators import copy_to_ranks
-from distlib.training.tensor_parallel.shares import share
+from distlib.training.tensor_parallel.shares import note_cut, share
 
 
 class GroupedQueryAttention(nn.Module):
@@ -80,7 +80,7 @@ class GroupedQueryAttention(nn.Module):
         self.sharing = sharing
         rows = self._rows(heads, kv_heads)
         outputs = (heads + 2 * kv_heads) * self.head_features
-        self.weight = nn.Parameter(draw_linear(features, outputs, rows, slice(None), seed, dtype)[0])
+        self.weight = note_cut(comm, draw_linear(features, outputs, rows, slice(None), seed, dtype)[0])
         self.output = RowParallelLinear(comm, features, features, bias=False, seed=seed + 1, dtype=dtype)
 
     def _rows(self, heads: int, kv_heads: int) -> list[int]:

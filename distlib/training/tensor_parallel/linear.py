@@ -28,7 +28,7 @@ from distlib.collectives import all_reduce
 from distlib.communicator import Communicator
 from distlib.training.tensor_parallel.drawing import draw_linear
 from distlib.training.tensor_parallel.operators import copy_to_ranks, gather_sequence, scatter_sum, sum_over_ranks
-from distlib.training.tensor_parallel.shares import own_indices, own_range
+from distlib.training.tensor_parallel.shares import note_cut, own_indices, own_range
 
 
 class ColumnParallelLinear(nn.Module):
@@ -71,8 +71,8 @@ class ColumnParallelLinear(nn.Module):
         self.comm, self.sequence = comm, sequence
         self.rows = own_indices(comm, "output features", out_features, sections)
         weight, whole_bias = draw_linear(in_features, out_features, self.rows, slice(None), seed, dtype)
-        self.weight = nn.Parameter(weight)
-        self.bias = nn.Parameter(whole_bias[self.rows]) if bias else None
+        self.weight = note_cut(comm, weight)
+        self.bias = note_cut(comm, whole_bias[self.rows]) if bias else None
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """[…, in_features], the same on every rank → […, out_features / ranks], this rank's features."""
@@ -121,7 +121,7 @@ class RowParallelLinear(nn.Module):
         self.comm, self.sequence = comm, sequence
         self.columns = own_range(comm, "input features", in_features)
         weight, whole_bias = draw_linear(in_features, out_features, range(out_features), self.columns, seed, dtype)
-        self.weight = nn.Parameter(weight)
+        self.weight = note_cut(comm, weight)
         self.bias = nn.Parameter(whole_bias) if bias else None
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,11 @@ in 2 sections of 6 rows         0  1       | 2  3       | 4  5            querie
 
 from __future__ import annotations
 
+import torch
+from torch import nn
+
 from distlib.communicator import Communicator
+from distlib.training.parts_of_whole import note_part
 
 
 def share(comm: Communicator, what: str, size: int) -> int:
@@ -48,3 +52,8 @@ def own_indices(comm: Communicator, what: str, size: int, sections: int = 1) -> 
     section = size // sections
     own = range(section)[own_range(comm, what, section)]
     return [start + index for start in range(0, size, section) for index in own]
+
+
+def note_cut(comm: Communicator, part: torch.Tensor) -> nn.Parameter:
+    """A parameter that is this rank's part of a whole one, noted as that."""
+    return note_part(nn.Parameter(part), comm, "clip_over_groups of distlib.training.mesh, or step of a HybridTrainer")

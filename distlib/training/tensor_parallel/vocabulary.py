@@ -26,7 +26,7 @@ from distlib.collectives import all_reduce
 from distlib.communicator import Communicator, ReduceOp
 from distlib.training.tensor_parallel.drawing import draw_linear
 from distlib.training.tensor_parallel.operators import copy_to_ranks, sum_over_ranks
-from distlib.training.tensor_parallel.shares import own_range
+from distlib.training.tensor_parallel.shares import note_cut, own_range
 
 
 class VocabularyParallelEmbedding(nn.Module):
@@ -63,7 +63,7 @@ class VocabularyParallelEmbedding(nn.Module):
         super().__init__()
         self.comm, self.vocabulary, self.tokens = comm, vocabulary, own_range(comm, "tokens", vocabulary)
         rows = range(vocabulary)[self.tokens]
-        self.weight = nn.Parameter(draw_linear(features, vocabulary, rows, slice(None), seed, dtype)[0])
+        self.weight = note_cut(comm, draw_linear(features, vocabulary, rows, slice(None), seed, dtype)[0])
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Token numbers of any shape […] → […, features], the same on every rank.

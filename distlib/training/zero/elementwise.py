@@ -38,7 +38,7 @@ def check_elementwise(optimizer_class: type[torch.optim.Optimizer], **defaults: 
             f"got {type(optimizer_class).__name__}"
         )
     name = optimizer_class.__name__
-    optimizer_class([nn.Parameter(torch.zeros(1))], **defaults)  # an option that does not exist is torch's to refuse
+    optimizer_class([nn.Parameter(torch.zeros(1, 1))], **defaults)  # an option that does not exist is torch's to refuse
     try:
         whole = _after_steps(optimizer_class, defaults, [(_ROWS, _COLUMNS)])
         cut = _after_steps(optimizer_class, defaults, [(_ROWS * _COLUMNS // 2,)] * 2)

@@ -16,7 +16,8 @@ import torch
 from torch import nn
 
 from distlib.communicator import Communicator, Work
-from distlib.training.zero.shard_unit import COPY, SHARD, Unit, UnitOptions, mark
+from distlib.training.parts_of_whole import note_part
+from distlib.training.zero.shard_unit import CLIP_BY, COPY, Unit, UnitOptions, mark, shard_of
 from distlib.worlds.private_torch import times_written
 from distlib.worlds.simulated.rank_contexts import OUTSIDE, current_backward
 
@@ -30,6 +31,7 @@ class FreedUnit(Unit):
     Attributes:
         reshard: whether it is freed after its forward pass.
         is_gathered: whether its parameters are there.
+        dtypes: of the parameters that compute, and of those that stand for them in the model while they are freed.
     """
 
     remedy = "load_state_dict() with other values"
@@ -43,11 +45,12 @@ class FreedUnit(Unit):
         module: nn.Module,
     ) -> None:
         self._placeholders = {
-            parameter: mark(nn.Parameter(torch.empty_like(parameter, device="meta")), COPY)
+            parameter: note_part(mark(nn.Parameter(torch.empty_like(parameter, device="meta")), COPY), comm, CLIP_BY)
             for parameter in parameters.values()
         }
         super().__init__(comm, name, parameters, options)
-        self.shard = mark(nn.Parameter(self.shard.detach().clone()), SHARD)  # of its own, since `whole` is to go
+        self.dtypes = {each: each.dtype for pair in self._placeholders.items() for each in pair}
+        self.shard = shard_of(comm, self.shard.detach().clone())  # of its own, since `whole` is to go
         self.reshard, self.is_gathered = True, True
         self._gathering: Work | None = None
         self._gathered_version = -1  # of the shard, when its contents were gathered
@@ -58,6 +61,15 @@ class FreedUnit(Unit):
             if parameter in self._placeholders
         ]
         self.free()
+
+    def check_not_frozen(self) -> None:
+        """Nobody may freeze a parameter that is only a stand-in. Raises RuntimeError if somebody has."""
+        frozen = [key for key, each in self.parameters.items() if not self._placeholders[each].requires_grad]
+        if frozen:
+            raise RuntimeError(
+                f"on rank {self.comm.rank} {', '.join(frozen)} was frozen after the model was sharded, and would be "
+                "trained all the same: freeze parameters first, and shard the model then."
+            )
 
     def begin_gather(self) -> None:
         """Start the all-gather in the background, if the parameters aren't there or under way."""

@@ -30,7 +30,9 @@ from torch import nn
 
 from distlib.arguments import checked
 from distlib.communicator import Communicator
+from distlib.training.one_rank_only import OneRankOnly
 from distlib.training.replicas import check_same_model, copy_tensors
+from distlib.training.same_parameters import check_same_parameters
 from distlib.training.zero.elementwise import watch_optimizers
 from distlib.training.zero.freed_unit import FreedUnit
 from distlib.training.zero.gradient_norm import clip_gradients
@@ -43,7 +45,7 @@ from distlib.worlds.private_torch import UnmovableModule
 from distlib.worlds.simulated.rank_contexts import OUTSIDE, current_backward
 
 
-class FullyShardedModule(UnmovableModule):
+class FullyShardedModule(OneRankOnly, UnmovableModule):
     """Wraps a model of whose parameters, gradients and optimizer states each rank keeps its shard only.
 
         model = FullyShardedModule(comm, model, units=model.blocks)
@@ -72,8 +74,13 @@ class FullyShardedModule(UnmovableModule):
 
     Raises:
         ValueError: nothing to train; see `group_parameters`.
+        RuntimeError: in a forward pass: a parameter was frozen, unfrozen, added or replaced since.
+
+    Gradients are clipped by `clip_grad_norm`, since torch's own function would take this rank's shards for the whole.
+    Only `backward()` averages, and not `torch.autograd.grad`.
     """
 
+    what_to_copy = "Save or average state_dict(), which every rank calls, or the shards, parameters()."
     why_unmovable = (
         "a FullyShardedModule can't be moved or get another dtype, since its parameters are in shards: do so with "
         "the model before it is wrapped, or pass param_dtype="
@@ -116,6 +123,8 @@ class FullyShardedModule(UnmovableModule):
         """Run the model on this rank's batch; returns its outputs."""
         if self._param_dtype is not None:
             args, kwargs = _cast(args, self._param_dtype), _cast(kwargs, self._param_dtype)
+        if torch.is_grad_enabled():
+            self._check_parameters()
         if current_backward() == OUTSIDE:
             self._order = []
         if self._root is not None:
@@ -126,6 +135,13 @@ class FullyShardedModule(UnmovableModule):
         if current_backward() == OUTSIDE:
             self._learn_order(self._order)
         return outputs
+
+    def _check_parameters(self) -> None:
+        known: dict[nn.Parameter, torch.dtype] = {}
+        for unit in self.units:
+            unit.check_not_frozen()
+            known |= unit.dtypes
+        check_same_parameters(self.comm.rank, self.module, known)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:

@@ -20,6 +20,8 @@ from torch import nn
 
 from distlib.collectives import all_gather, broadcast, reduce_scatter
 from distlib.communicator import Communicator, ReduceOp, Work
+from distlib.training.parts_of_whole import note_part
+from distlib.training.same_parameters import check_dense
 from distlib.training.zero.flat_buffer import FlatLayout
 from distlib.worlds.private_torch import times_written
 
@@ -36,6 +38,14 @@ SHARD, COPY = "shard", "copy"
 def role_of(parameter: torch.Tensor) -> str | None:
     """What a parameter is to a unit: a rank's shard, or a copy that is a part of the model. None: neither."""
     return getattr(parameter, "zero_role", None)
+
+
+CLIP_BY = "clip_grad_norm(max_norm) of the FullyShardedModule, or of the ShardedOptimizer"
+
+
+def shard_of(comm: Communicator, tensor: torch.Tensor) -> nn.Parameter:
+    """The parameter that the optimizer of this rank is given."""
+    return note_part(mark(nn.Parameter(tensor), SHARD), comm, CLIP_BY)
 
 
 def mark(parameter: nn.Parameter, role: str) -> nn.Parameter:
@@ -89,7 +99,7 @@ class Unit:
         broadcast(comm.within(f"broadcast of unit {name}"), flat)
         own = self.layout.shard(flat, comm.rank)
         self.whole = flat.to(options.param_dtype or flat.dtype)
-        self.shard = mark(nn.Parameter(own.data if self.whole is flat else own.clone()), SHARD)
+        self.shard = shard_of(comm, own.data if self.whole is flat else own.clone())
         self.reduce_dtype = options.reduce_dtype or flat.dtype
         self.gradients: torch.Tensor | None = None
         self._slots: dict[nn.Parameter, torch.Tensor] = {}  # where each gradient goes, in `gradients`
@@ -97,7 +107,7 @@ class Unit:
         self._averaging: Work | None = None
         self.notice: Notice = lambda event, name: None
         for parameter in self.parameters.values():
-            mark(parameter, COPY)
+            note_part(mark(parameter, COPY), comm, CLIP_BY)
         self.attach()
         self._versions = self._version_counters()
 
@@ -178,6 +188,7 @@ class Unit:
             views = self.layout.views(self.gradients)
             self._slots = {self.parameters[key]: view for key, view in views.items()}
         assert parameter.grad is not None
+        check_dense(self.parameters, parameter)
         self._slots[parameter].copy_(parameter.grad)
         parameter.grad = None
 

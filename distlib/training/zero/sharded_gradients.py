@@ -21,6 +21,7 @@ from torch import nn
 
 from distlib.communicator import Communicator
 from distlib.training.backward_pass import BackwardPass
+from distlib.training.same_parameters import check_same_parameters
 from distlib.training.zero.shard_unit import Unit, without_gradient
 from distlib.training.zero.sharded_optimizer import ShardedOptimizer
 
@@ -41,8 +42,9 @@ class ShardedGradients(ShardedOptimizer):
         """Nothing is left to do: the backward pass has averaged them.
 
         Raises:
-            RuntimeError: there was no backward pass since the last step.
+            RuntimeError: there was no backward pass since the last step; a parameter was unfrozen or added.
         """
+        check_same_parameters(self.comm.rank, self.module, self._dtypes)
         missing = [name for unit in self.units if unit.shard.grad is None for name in unit.parameters]
         if missing:
             raise without_gradient(self.comm, missing)

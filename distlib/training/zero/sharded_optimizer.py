@@ -13,7 +13,7 @@ section 5.1: P_os.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -21,7 +21,9 @@ from torch import nn
 
 from distlib.arguments import checked
 from distlib.communicator import Communicator
+from distlib.training.one_rank_only import OneRankOnly
 from distlib.training.replicas import check_same_model, copy_tensors
+from distlib.training.same_parameters import check_same_parameters
 from distlib.training.zero.elementwise import check_elementwise
 from distlib.training.zero.gradient_norm import clip_gradients
 from distlib.training.zero.optimizer_state import load_whole_optimizer_state, whole_optimizer_state
@@ -29,7 +31,7 @@ from distlib.training.zero.shard_unit import Unit, UnitOptions, without_gradient
 from distlib.training.zero.unit_choice import group_parameters, not_sharded
 
 
-class ShardedOptimizer:
+class ShardedOptimizer(OneRankOnly, torch.optim.Optimizer):
     """Trains a model with an optimizer that has states for this rank's shard only.
 
         optimizer = ShardedOptimizer(comm, model, torch.optim.AdamW, lr=1e-3)
@@ -49,13 +51,19 @@ class ShardedOptimizer:
         reduce_dtype: in which gradients are averaged; None: the dtype that the model has had.
         defaults: of the optimizer, such as lr=1e-3.
 
+    It is an optimizer of torch, so schedules of learning rates and torch's GradScaler take it. Gradients are clipped by
+    `clip_grad_norm`, since torch's own function would take this rank's part for the whole.
+
     Attributes:
-        optimizer: the torch optimizer of this rank's shards; a scheduler is given this one.
+        optimizer: the torch optimizer of this rank's shards; `param_groups` and `state` are its own.
         units: see `Unit`.
 
     Raises:
         ValueError: an optimizer that does not work element by element; nothing to train; see `group_parameters`.
     """
+
+    what_to_copy = "Save state_dict(), and copy the model."
+    works_on_shards = True
 
     @checked
     def __init__(
@@ -75,7 +83,11 @@ class ShardedOptimizer:
         self.comm, self.module = comm, module
         self.units = [Unit(comm, name, own, options) for name, _, own in group_parameters(module, units)]
         copy_tensors(comm, not_sharded(module), root=0)
-        self.optimizer = optimizer_class([unit.shard for unit in self.units], **defaults)
+        shards = [unit.shard for unit in self.units]
+        self.optimizer = optimizer_class(shards, **defaults)
+        super().__init__(shards, self.optimizer.defaults)
+        self.param_groups, self.state = self.optimizer.param_groups, self.optimizer.state
+        self._dtypes = {each: each.dtype for unit in self.units for each in unit.parameters.values()}
         self._averaged = False
 
     def average_gradients(self) -> None:
@@ -89,6 +101,7 @@ class ShardedOptimizer:
         if self._averaged:
             self._check_no_more_gradients()
             return
+        check_same_parameters(self.comm.rank, self.module, self._dtypes)
         for unit in self.units:
             missing = [name for name, parameter in unit.parameters.items() if parameter.grad is None]
             if missing:
@@ -113,13 +126,29 @@ class ShardedOptimizer:
         self.average_gradients()
         return clip_gradients(self.comm, [unit.shard for unit in self.units], max_norm)
 
-    def step(self) -> None:
-        """Average the gradients, update this rank's shards, and gather those of the others."""
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Average the gradients, update this rank's shards, and gather those of the others.
+
+        Args:
+            closure: computes loss and gradients, once, before all else; what it returns is returned.
+        """
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
         self.average_gradients()
         self.optimizer.step()
         for unit in self.units:
             unit.gather()
         self._averaged = False
+        return loss
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Refuse, with ValueError: shards are made once. Called by torch for those, when the optimizer is made."""
+        if self.param_groups:
+            raise ValueError(
+                "a ShardedOptimizer gets its parameters when it is made, since it cuts them into shards then: "
+                "make a new one for the model with all of its parameters"
+            )
+        super().add_param_group(param_group)
 
     def take_parameters(self) -> None:
         """Take the values that the model has now, such as after `module.load_state_dict(…)`, the same on every rank."""

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from distlib.arguments import described
+from distlib.training.same_parameters import trained_parameters
 from distlib.training.zero.shard_unit import role_of
 
 ROOT = "root"
@@ -46,12 +47,9 @@ def group_parameters(module: nn.Module, units: Iterable[nn.Module] | None = None
         raise ValueError("expected a model that is not sharded, got one whose parameters are: make a new model")
     owners = _owners(module, chosen)
     groups: dict[nn.Module | None, dict[str, nn.Parameter]] = {None: {}}
-    for name, parameter in module.named_parameters():
-        if parameter.requires_grad:
-            groups.setdefault(owners[parameter], {})[name] = parameter
+    for name, parameter in trained_parameters(module).items():
+        groups.setdefault(owners[parameter], {})[name] = parameter
     found = [(ROOT if unit is None else names[unit], unit, own) for unit, own in groups.items() if own]
-    if not found:
-        raise ValueError("expected a model with parameters to train, got one without, or with frozen ones only")
     for name, _, own in found:
         _check_alike(name, own)
     return found

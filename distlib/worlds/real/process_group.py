@@ -96,9 +96,6 @@ class ProcessGroupCommunicator(Communicator):
     def __repr__(self) -> str:
         return f"<Communicator: rank {self.rank} of {self.world_size}, {self.device}>"
 
-    def __reduce__(self) -> Any:
-        raise TypeError("a communicator belongs to its rank and to the run: it can't be sent, returned or kept")
-
 
 @contextlib.contextmanager
 def torch_distributed(comm: Communicator) -> Iterator[Any]:
