@@ -66,7 +66,14 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_questions_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seed", type=int, required=True, metavar="N", help="of the numbers, and of which are chosen")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "--seed", type=int, metavar="N", help="for practice: whoever has the course can print the answers"
+    )
+    exam = "for an exam: the numbers come from this name, which the sheet shows, and from the secret, which it does not"
+    which.add_argument("--variant", metavar="NAME", help=exam)
+    secret = "made if it is not there, and needed for the answers; else exam_secret in the folder of the class"
+    parser.add_argument("--secret", metavar="FILE", type=Path, help=secret)
     parser.add_argument("--format", choices=("md", "json"), default="md", help="json has answers and working, too")
     topic = 'such as "pipelines" or "times"; several are possible'
     parser.add_argument("--topic", metavar="TOPIC", nargs="+", action="extend", default=[], help=topic)

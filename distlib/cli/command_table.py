@@ -180,7 +180,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "questions",
-        "print questions for an exam, with computed answers; another seed, other numbers",
+        "print questions for practice or an exam, with computed answers; another variant, other numbers",
         "questions_command:print_questions",
         of_class.add_questions_arguments,
     ),

@@ -31,7 +31,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class BankQuestion:
-    """A question of the bank. Call it with a seed for a variant.
+    """A question of the bank. Call it with a key for a variant.
 
     Attributes:
         name: of its function.
@@ -43,9 +43,9 @@ class BankQuestion:
     topic: str
     draw: Callable[[random.Random], Asked]
 
-    def __call__(self, seed: int) -> Asked:
-        """The variant of a seed: always the same, whatever else is asked."""
-        return self.draw(random.Random(f"{seed}/{self.name}"))
+    def __call__(self, key: str) -> Asked:
+        """The variant of a key: always the same, whatever else is asked."""
+        return self.draw(random.Random(f"{key}/{self.name}"))
 
 
 BANK: dict[str, BankQuestion] = {}

@@ -17,6 +17,7 @@ from distlib.exam import (  # noqa: F401  each puts its questions into the bank
 )
 from distlib.exam.exam_question import BANK, Asked, BankQuestion
 from distlib.exam.number_words import shown
+from distlib.exam.variant import Variant
 
 TOPICS = ("messages", "all-reduce", "times", "data parallel", "pipelines", "memory", "layouts")
 """In the order of the course."""
@@ -27,11 +28,11 @@ def all_questions() -> list[BankQuestion]:
     return sorted(BANK.values(), key=lambda question: TOPICS.index(question.topic))
 
 
-def choose_questions(seed: int, topics: Sequence[str] = (), number: int | None = None) -> list[BankQuestion]:
+def choose_questions(variant: Variant, topics: Sequence[str] = (), number: int | None = None) -> list[BankQuestion]:
     """Questions for a sheet, in the order of the course.
 
     Args:
-        seed: decides which, if there are more than asked for.
+        variant: decides which, if there are more than asked for.
         topics: only about these; all without it.
         number: how many; all without it.
 
@@ -46,19 +47,19 @@ def choose_questions(seed: int, topics: Sequence[str] = (), number: int | None =
         return found
     if not 1 <= number <= len(found):
         raise ValueError(f"there are {len(found)} questions to choose from, not {number}")
-    chosen = random.Random(f"{seed}/which").sample(found, number)
+    chosen = random.Random(f"{variant.key}/which").sample(found, number)
     return [question for question in found if question in chosen]
 
 
-def markdown_sheet(questions: Sequence[BankQuestion], seed: int, *, answers: bool = False) -> str:
+def markdown_sheet(questions: Sequence[BankQuestion], variant: Variant, *, answers: bool = False) -> str:
     """The questions, numbered, below their topics; with `answers` the answers and their working instead of a gap."""
-    lines = [f"# {'Answers' if answers else 'Questions'}, variant {seed}"]
+    lines = [f"# {'Answers' if answers else 'Questions'}, variant {variant.name}"]
     topic = ""
     for number, question in enumerate(questions, 1):
         if question.topic != topic:
             topic = question.topic
             lines += ["", f"## {topic[0].upper()}{topic[1:]}"]
-        asked = question(seed)
+        asked = question(variant.key)
         lines += ["", f"**{number}.** {asked.text}", ""]
         lines += [f"**{answer_words(asked)}.** {asked.working}"] if answers else ["Answer: ______________"]
     return "\n".join(lines) + "\n"
@@ -71,9 +72,9 @@ def answer_words(asked: Asked) -> str:
     return " ".join(filter(None, [shown(asked.answer), unit]))
 
 
-def json_sheet(questions: Sequence[BankQuestion], seed: int) -> str:
+def json_sheet(questions: Sequence[BankQuestion], variant: Variant) -> str:
     """A list of objects: name, topic, text, answer, unit, working. For a learning platform's own importer."""
-    rows = [(question, question(seed)) for question in questions]
+    rows = [(question, question(variant.key)) for question in questions]
     return json.dumps(
         [
             {

@@ -21,6 +21,7 @@ from distlib.cli import main
 from distlib.exam.exam_question import BANK, Answer, asks_about
 from distlib.exam.exam_sheet import TOPICS, all_questions, answer_words, choose_questions, json_sheet, markdown_sheet
 from distlib.exam.number_words import shown
+from distlib.exam.variant import for_exam, for_practice, kept_secret
 from distlib.launch.node_list import write_out
 from distlib.training.sampler import DistributedSampler
 from distlib.training.schedules import (
@@ -34,6 +35,8 @@ from distlib.training.schedules import (
 )
 
 SEEDS = (7, 8, 9)
+FIVE, SEVEN = for_practice(5), for_practice(7)
+PROJECT = Path(__file__).parents[2]
 Second = Callable[..., Answer]
 
 
@@ -425,7 +428,7 @@ NEAR = {"time_between_checkpoints": 0.005}  # the least is flat, and found in st
 @pytest.mark.parametrize("name", [question.name for question in all_questions()])
 def test_an_answer_is_found_a_second_way(name: str) -> None:
     for seed in SEEDS:
-        asked = BANK[name](seed)
+        asked = BANK[name](str(seed))
         second = SECOND[name](**asked.given)
         expected = pytest.approx(second, rel=NEAR.get(name, 1e-6)) if isinstance(second, float) else second
         assert asked.answer == expected, (seed, asked)
@@ -445,53 +448,52 @@ def test_the_bank_is_large_and_covers_the_course() -> None:
 
 def test_variants_differ_and_repeat() -> None:
     for question in all_questions():
-        variants = {seed: question(seed) for seed in range(12)}
-        assert question(3) == variants[3]
+        variants = {seed: question(str(seed)) for seed in range(12)}
+        assert question("3") == variants[3]
         assert len({asked.text for asked in variants.values()}) > 2, question.name
         assert len({str(asked.answer) for asked in variants.values()}) > 1, question.name
 
 
 def test_a_question_reads_well() -> None:
     for question, seed in itertools.product(all_questions(), range(5)):
-        asked = question(seed)
+        asked = question(str(seed))
         assert "?" in asked.text and "  " not in asked.text + asked.working, question.name
         assert not re.search(r"\be[+-]\d|\d{7,}|None|\b1 (steps|ranks)\b", asked.text), asked.text
         assert answer_words(asked) and asked.working, question.name
 
 
 def test_a_number_does_not_depend_on_what_else_is_asked() -> None:
-    alone = markdown_sheet(choose_questions(5, ["pipelines"]), 5)
-    assert BANK["slowest_stage"](5).text in alone and BANK["slowest_stage"](5).text in markdown_sheet(
-        all_questions(), 5
-    )
+    alone = markdown_sheet(choose_questions(FIVE, ["pipelines"]), FIVE)
+    asked = BANK["slowest_stage"]("5").text
+    assert asked in alone and asked in markdown_sheet(all_questions(), FIVE)
 
 
 def test_some_questions_are_chosen_by_the_seed() -> None:
-    names = [[question.name for question in choose_questions(seed, number=10)] for seed in range(4)]
+    names = [[question.name for question in choose_questions(for_practice(seed), number=10)] for seed in range(4)]
     assert all(len(set(each)) == 10 for each in names) and len(set(map(tuple, names))) == 4
     order = [question.name for question in all_questions()]
     assert names[0] == sorted(names[0], key=order.index)
     for number in (0, 500):
         with pytest.raises(ValueError, match=f"to choose from, not {number}"):
-            choose_questions(1, number=number)
+            choose_questions(FIVE, number=number)
     with pytest.raises(ValueError, match="there is no topic 'gpu'; there are messages"):
-        choose_questions(1, ["gpu"])
+        choose_questions(FIVE, ["gpu"])
 
 
 def test_a_sheet_shows_no_answer_and_the_answers_are_apart() -> None:
-    questions = choose_questions(7, ["messages"])
-    sheet, answers = (markdown_sheet(questions, 7, answers=each) for each in (False, True))
+    questions = choose_questions(SEVEN, ["messages"])
+    sheet, answers = (markdown_sheet(questions, SEVEN, answers=each) for each in (False, True))
     assert sheet.count("Answer: ____") == len(questions) == 12 and "**12.**" in sheet
     for question in questions:
-        asked = question(7)
+        asked = question("7")
         assert asked.working not in sheet and f"**{answer_words(asked)}.** {asked.working}" in answers
-    rows = json.loads(json_sheet(questions, 7))
-    assert [row["answer"] for row in rows] == [question(7).answer for question in questions]
+    rows = json.loads(json_sheet(questions, SEVEN))
+    assert [row["answer"] for row in rows] == [question("7").answer for question in questions]
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["questions", "--seed", "7", "--format", "md", "--number", "5"]) == 0
-    assert capsys.readouterr().out == markdown_sheet(choose_questions(7, number=5), 7)
+    assert capsys.readouterr().out == markdown_sheet(choose_questions(SEVEN, number=5), SEVEN)
     path = tmp_path / "answers.md"
     assert main(["questions", "--seed", "7", "--topic", "times", "--answers", "--to", str(path)]) == 0
     assert (
@@ -499,6 +501,51 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     )
     assert main(["questions", "--seed", "7", "--topic", "gpu"]) == 1
     assert "there is no topic 'gpu'" in capsys.readouterr().err
+
+
+def test_the_sheet_of_an_exam_does_not_give_its_answers_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever has the course and the sheet, but another secret, gets other numbers."""
+    kept, other = tmp_path / "secret", tmp_path / "other"
+
+    def printed(*words: object) -> str:
+        assert main(["questions", *map(str, words)]) == 0
+        return capsys.readouterr().out
+
+    sheet = printed("--variant", "A", "--secret", kept, "--number", 9)
+    assert sheet == printed("--variant", "A", "--secret", kept, "--number", 9)
+    assert sheet.startswith("# Questions, variant A\n") and kept.read_text().strip() not in sheet
+    assert kept.stat().st_mode & 0o077 == 0
+    answers = printed("--variant", "A", "--secret", kept, "--number", 9, "--answers")
+    texts = [line for line in sheet.splitlines() if line.startswith("**")]
+    assert len(texts) == 9 and all(text in answers for text in texts)
+    guesses = [printed("--variant", "A", "--secret", other), printed("--variant", "B", "--secret", kept)]
+    guesses += [printed("--seed", seed) for seed in range(3)]
+    for guess in guesses:
+        assert sum(text.split(" ", 1)[1] in guess for text in texts) <= 2  # a few have hardly any numbers
+
+
+def test_a_secret_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "secret"
+    asked = ["questions", "--variant", "A", "--secret", str(path)]
+    for text, mode, words in (("", 0o600, "not a secret of 64"), ("ab" * 32, 0o644, f"chmod 600 {path}")):
+        path.write_text(text)
+        path.chmod(mode)
+        assert main(asked) == 1 and words in capsys.readouterr().err
+    assert main(["questions", "--seed", "7", "--secret", str(path)]) == 1
+    assert "a secret belongs to --variant" in capsys.readouterr().err
+
+
+def test_the_secret_of_a_class_is_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["questions", "--variant", "A"]) == 1  # no course is here
+    (tmp_path / "nbgrader_config.py").write_text((PROJECT / "nbgrader_config.py").read_text())
+    assert main(["questions", "--variant", "A", "--number", "3"]) == 0
+    secret = kept_secret(tmp_path / "classroom" / "exam_secret")
+    sheet = markdown_sheet(choose_questions(for_exam("A", secret), number=3), for_exam("A", secret))
+    assert main(["questions", "--variant", "A", "--number", "3", "--to", "sheet.md"]) == 0
+    assert Path("sheet.md").read_text() == sheet
 
 
 def test_numbers_as_they_are_shown() -> None:

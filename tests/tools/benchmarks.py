@@ -48,6 +48,7 @@ from distlib.classroom.student_copies.copy_paths import FIRST_LESSON as FIRST_CO
 from distlib.cli.course_folder import FIRST_LESSON
 from distlib.collectives import halving_doubling_all_reduce, ring_all_reduce
 from distlib.exam.exam_sheet import choose_questions, markdown_sheet
+from distlib.exam.variant import for_practice
 from distlib.judge.remote.judge import Judges
 from distlib.judge.sandbox import KINDS, Limits, choose_sandbox
 from distlib.judge.sandbox.bubblewrap import Bubblewrap
@@ -1088,7 +1089,7 @@ def report_on_a_class() -> None:
     answers = {f"s{number}": {"ring": right[number % len(right)].text} for number in range(size)}
     took = seconds(lambda: unusual_pairs(answers))
     note(f"class of {size}: one function's answers compared", f"{took:.1f} s", "≤ 10 s")
-    took = seconds(lambda: markdown_sheet(choose_questions(7), 7, answers=True))
+    took = seconds(lambda: markdown_sheet(choose_questions(for_practice(7)), for_practice(7), answers=True))
     note("all questions of the bank, with answers", f"{took:.2f} s", "≤ 1 s")
 
 
