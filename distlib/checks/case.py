@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from distlib.network import Cluster
+from distlib.worlds.deaths import WhileWaiting
 
 _PASSES_ON = True  # see worlds.call_site
 
@@ -79,8 +80,10 @@ class Case:
         function: the name of the student's function; a task fills it in.
         ours: the ranks on which the play itself speaks, such as a server for the student's workers. What they send may
             come from the play.
-        deaths: by rank, the virtual second at which it dies, see `SimulatedWorld`. What it would have shown is None.
+        deaths: by rank, when or by what it dies, see `SimulatedWorld`. What it would have shown is None.
             Such a case is never played on real ranks.
+        shows: lines of what the function was given, for a student whose function raises an error, where the title says
+            too little of it.
     """
 
     title: str
@@ -91,7 +94,8 @@ class Case:
     seed: int = 1
     function: str = ""
     ours: Collection[int] = ()
-    deaths: Mapping[int, float] = field(default_factory=dict)
+    deaths: Mapping[int, float | WhileWaiting] = field(default_factory=dict)
+    shows: Sequence[str] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if not callable(self.play):

@@ -21,6 +21,7 @@ from distlib.communicator import Communicator
 from distlib.network import Cluster
 from distlib.trace import Trace
 from distlib.worlds import pickling
+from distlib.worlds.deaths import WhileWaiting
 from distlib.worlds.diagnosis import RankError
 from distlib.worlds.simulated.simulator import SimulatedWorld
 
@@ -97,7 +98,7 @@ def simulate(
     cluster: Cluster | None,
     timeout: float,
     is_fresh: bool = True,
-    deaths: Mapping[int, float] | None = None,
+    deaths: Mapping[int, float | WhileWaiting] | None = None,
 ) -> Run:
     """Play on simulated ranks, all of them inside this process, at most `timeout` seconds. `is_fresh`: as of `play`.
 

@@ -21,9 +21,24 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from distlib.worlds.diagnosis import PeerLost, name_ranks
+
+
+@dataclass(frozen=True)
+class WhileWaiting:
+    """A death in a simulated world that comes by what has happened, and not by the clock.
+
+    The rank dies as it begins to receive, for the first time after it has sent so many bytes: whoever took these knows
+    nothing of it yet.
+
+    Attributes:
+        nbytes: that it has sent by then, at least.
+    """
+
+    nbytes: int
 
 
 def check_deaths(deaths: Mapping[int, float] | None, world_size: int) -> dict[int, float] | None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from distlib import Communicator, DeadlockError, PeerLost, RankError, SimulatedWorld, UnreceivedMessage, all_reduce
 from distlib.network import Cluster, Link
+from distlib.worlds.deaths import WhileWaiting
 
 LINK = Link(latency=2.0, bandwidth=8.0)  # 4 floats: 2 s for the ports, 2 s of latency
 ONE = torch.ones(4)
@@ -452,3 +453,34 @@ def test_the_same_deaths_give_the_same_run(deaths: dict[int, float], eager_limit
 def test_nobody_dies_without_deaths() -> None:
     plain, empty_ = (simulate(5, toy_training, 6, deaths=deaths) for deaths in (None, {}))
     assert plain.results == empty_.results and plain.elapsed == empty_.elapsed
+
+
+@pytest.mark.parametrize("eager_limit", [0, 64])
+def test_a_rank_dies_as_it_begins_to_wait_after_what_it_has_sent(eager_limit: int) -> None:
+    """Rank 0 has taken its second message, sleeps, and learns of the death when it answers."""
+
+    def serve(comm: Communicator) -> object:
+        tensor, lost = torch.zeros(4), list[tuple[str, float]]()
+        for _ in range(3):
+            try:
+                if comm.rank == 1:
+                    comm.send(tensor, 0)
+                    comm.recv(tensor, 0)
+                elif comm.rank == 0:
+                    comm.recv(tensor, 1)
+                    comm.sleep(1.0)
+                    comm.send(tensor, 1)
+            except PeerLost:
+                lost.append(("lost", comm.time()))
+        return lost
+
+    cluster = Cluster.flat(3, Link(latency=0.01, bandwidth=1e6), eager_limit=eager_limit)
+    world = simulate(3, serve, deaths={1: WhileWaiting(32)}, cluster=cluster)
+    assert [(message.src, message.dst) for message in world.trace] == [(1, 0), (0, 1), (1, 0)]
+    assert isinstance(world.results[1], PeerLost) and world.results[2] == []
+    assert [round(when) for _, when in world.results[0]] == [2, 2]  # the send after the second sleep, and a receive
+
+
+def test_a_rank_that_sends_too_little_lives() -> None:
+    world = simulate(5, toy_training, 6, deaths={2: WhileWaiting(1_000)})
+    assert all("died" not in str(result) for result in world.results)

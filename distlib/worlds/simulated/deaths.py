@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from distlib.worlds.deaths import WhileWaiting
+
 _PASSES_ON = True  # see worlds.call_site
 
 NEVER = math.inf
@@ -35,6 +37,7 @@ class Mortal(Protocol):
 
     number: int
     now: float
+    bytes_sent: int
     dies: float
     dead: bool
     finished: bool
@@ -56,14 +59,28 @@ class Deaths:
     Args:
         engine: what tells the living.
         ranks: all of them.
-        times: by rank, in virtual seconds.
+        times: by rank, in virtual seconds; or by what has happened.
     """
 
-    def __init__(self, engine: Survivors, ranks: Sequence[Mortal], times: Mapping[int, float]) -> None:
+    def __init__(self, engine: Survivors, ranks: Sequence[Mortal], times: Mapping[int, float | WhileWaiting]) -> None:
         self._engine, self._ranks = engine, ranks
-        self._mortal = [ranks[number] for number in sorted(times)]
-        for rank in self._mortal:
-            rank.dies = times[rank.number]
+        self._mortal: list[Mortal] = []
+        self._after: dict[int, int] = {}  # the bytes after which a rank dies as it waits
+        for number, when in sorted(times.items()):
+            if isinstance(when, WhileWaiting):
+                self._after[number] = when.nbytes
+            else:
+                self._doom(ranks[number], when)
+
+    def _doom(self, rank: Mortal, when: float) -> None:
+        rank.dies = when
+        self._mortal.append(rank)
+
+    def on_receive(self, rank: Mortal) -> None:
+        """A rank begins to receive: does it die of that?"""
+        if rank.bytes_sent >= self._after.get(rank.number, NEVER):
+            del self._after[rank.number]
+            self._doom(rank, rank.now)
 
     def strike(self, before: float) -> bool:
         """No rank can run: let the first thing happen that comes of a death, unless it is due later than `before`."""

@@ -21,7 +21,7 @@ from distlib.communicator import Work
 from distlib.network import Cluster
 from distlib.trace import CallSite
 from distlib.worlds.call_site import site_of_frame
-from distlib.worlds.deaths import lost_in_meeting, lost_in_message
+from distlib.worlds.deaths import WhileWaiting, lost_in_meeting, lost_in_message
 from distlib.worlds.diagnosis import LastCall, MessageMismatch, PeerLost, RankState, Wait
 from distlib.worlds.message_check import End, different_calls, misfit
 from distlib.worlds.simulated.background import SimulatedBackground
@@ -195,7 +195,7 @@ class Engine:
         hub: the context to return to when no rank can run.
         single_threaded: whether contexts must not be left inside a backward pass.
         record: whether to keep every message, with its lines; counts are always kept.
-        deaths: by rank, when it dies, in virtual seconds.
+        deaths: by rank, when it dies, in virtual seconds, or by what.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class Engine:
         hub: Context,
         single_threaded: bool,
         record: bool,
-        deaths: Mapping[int, float],
+        deaths: Mapping[int, float | WhileWaiting],
     ) -> None:
         self.ranks = [SimulatedRank(self, number) for number in range(world_size)]
         self.rows: list[tuple[Any, ...]] = []  # what a Message is made of; making it here would take as long as sending
@@ -349,6 +349,8 @@ class Engine:
 
     def receive(self, operation: Operation) -> None:
         """Start a receive: meet the send that waits for it, or wait for one."""
+        if self._deaths is not None:
+            self._deaths.on_receive(operation.rank)
         if not operation.blocking:
             operation.rank.loose += 1
         if operation.peer == ANYONE:

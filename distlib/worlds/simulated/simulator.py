@@ -43,7 +43,7 @@ from distlib.network import Cluster
 from distlib.trace import CallSite, Counts, Message, Trace
 from distlib.worlds import call_site, pickling
 from distlib.worlds.call_site import find_call_site, is_own_file
-from distlib.worlds.deaths import all_lost, check_deaths, died_at
+from distlib.worlds.deaths import WhileWaiting, all_lost, check_deaths, died_at
 from distlib.worlds.diagnosis import (
     DeadlockError,
     Failure,
@@ -80,9 +80,9 @@ class SimulatedWorld:
             for ranks as `world_size`.
         record: whether the trace keeps every message and its line of code, or only the counts. None: up to 64 ranks.
         contexts: "greenlets" (fast), or "threads" for functions that communicate inside `backward`.
-        deaths: by rank, the virtual second at which it dies; the run goes on without it, and its result is a
-            `PeerLost`. The others notice it as worlds.deaths says, without delay. A rank that has returned by then,
-            with nothing under way, is left alone. None and {}: nobody dies.
+        deaths: by rank, the virtual second at which it dies, or `WhileWaiting`; the run goes on without it, and its
+            result is a `PeerLost`. The others notice it as worlds.deaths says, without delay. A rank that has returned
+            by then, with nothing under way, is left alone. None and {}: nobody dies.
 
     Each rank works on copies of the arguments, as in a World; results are handed over as they are. Random numbers come
     from the one generator of this process. So are modules, environment variables, default dtype and settings those of
@@ -107,7 +107,7 @@ class SimulatedWorld:
         *,
         record: bool | None = None,
         contexts: str = "greenlets",
-        deaths: Mapping[int, float] | None = None,
+        deaths: Mapping[int, float | WhileWaiting] | None = None,
     ) -> None:
         world_size = check_integer("SimulatedWorld", "world_size", world_size, 1)
         _check_cluster(cluster, world_size)
@@ -119,7 +119,7 @@ class SimulatedWorld:
         self.world_size = world_size
         self.record = record if record is not None else world_size <= 64
         self.contexts = contexts
-        self.deaths = check_deaths(deaths, world_size) or {}
+        self.deaths = _checked_deaths(deaths, world_size)
         self.elapsed = 0.0
         self.trace = Trace(world_size, [])
         self.last_error: RankError | None = None
@@ -504,6 +504,19 @@ def _time_limit(seconds: float | None, time_up: type[_TimeUp]) -> Iterator[None]
     finally:
         done.set()
         watcher.join()
+
+
+def _checked_deaths(
+    deaths: Mapping[int, float | WhileWaiting] | None, world_size: int
+) -> dict[int, float | WhileWaiting]:
+    """The deaths by rank; those by an event have no time that could be wrong."""
+    if not isinstance(deaths, Mapping):
+        return {**(check_deaths(deaths, world_size) or {})}
+    checked = check_deaths(
+        {rank: 0 if isinstance(when, WhileWaiting) else when for rank, when in deaths.items()}, world_size
+    )
+    by_event = {rank: when for rank, when in deaths.items() if isinstance(when, WhileWaiting)}
+    return {**(checked or {}), **by_event}
 
 
 def _check_cluster(cluster: object, world_size: int) -> None:
