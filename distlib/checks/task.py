@@ -36,7 +36,7 @@ import inspect
 import random
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -83,6 +83,14 @@ class Draw(random.Random):
         """Normally distributed float64 numbers, for models that compute."""
         numbers = [self.gauss() for _ in range(torch.Size(shape).numel())]
         return torch.tensor(numbers, dtype=torch.float64).reshape(tuple(shape))
+
+    def sizes(self, number: int, but: Collection[int] = (), most: int = 9) -> tuple[int, ...]:
+        """Different sizes of one case, from 2 to `most`, none of them in `but`: so none is taken for another one."""
+        return tuple(self.sample([size for size in range(2, most + 1) if size not in but], number))
+
+    def rate(self, least: float = 0.1, most: float = 0.9) -> float:
+        """A learning rate, to four digits after the point."""
+        return round(self.uniform(least, most), 4)
 
 
 def task(
@@ -186,7 +194,8 @@ class Task:
         """The first remark about a run, times left out."""
         if seen.error is not None:
             signs = self._errors(seen) if callable(self._errors) else self._errors
-            return explain_error(seen.error, signs, has_ranks=not WITH_RANKS.isdisjoint(self._arguments))
+            remark = explain_error(seen.error, signs, has_ranks=not WITH_RANKS.isdisjoint(self._arguments))
+            return replace(remark, details=(*remark.details, *seen.case.shows))
         library = next((played.library for played in seen.played if played.library), None)
         if library:
             return explain_library(seen.case.function, library)

@@ -198,16 +198,19 @@ assert report[1].trace.bytes_sent[3] == 0
 print(report)
 
 # %% [markdown]
-# **Hidden test: 2 points.** More ranks, and a single worker.
+# **Hidden test: 2 points.** More ranks, a single worker, and tensors of other shapes.
 
 # %% test="average_workers_hidden" points=2
 # The hidden tests of average_workers stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 7 ranks, a single worker, all ranks workers.
+### What this tests: up to 7 ranks, a single worker, all ranks workers, tensors of other shapes.
 from distlib.exercises.hang_clinic.checks import check_average_workers
 
 report = check_average_workers(
-    average_workers, workers=[(3, 2), (2, 2), (4, 3), (4, 1), (7, 5), (1, 1)], seed=172
+    average_workers,
+    workers=[(3, 2), (2, 2), (4, 3), (4, 1), (7, 5), (1, 1)],
+    dimensions=3,
+    seed=172,
 )
 assert report[4].trace.bytes_sent[5:] == [0, 0]
 ### END HIDDEN TESTS
@@ -280,8 +283,8 @@ examine(try_grid)
 from distlib.exercises.hang_clinic.groups import check_reduce_in_grid
 
 report = check_reduce_in_grid(reduce_in_grid, grids=[(2, 2), (2, 3), (3, 2), (1, 1)])
-# 3 numbers to the other rank of the row, 2 to that of the column
-assert min(report[0].trace.bytes_sent) >= 40
+# at least 2 numbers to the other rank of the row, and 2 to that of the column
+assert min(report[0].trace.bytes_sent) >= 32
 print(report)
 
 # %% [markdown]
@@ -290,12 +293,13 @@ print(report)
 # %% test="reduce_in_grid_hidden" points=2
 # The hidden tests of reduce_in_grid stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 9 ranks, and grids with a single row or a single column.
+### What this tests: up to 9 ranks, grids with a single row or a single column, tensors of other shapes.
 from distlib.exercises.hang_clinic.groups import check_reduce_in_grid
 
 report = check_reduce_in_grid(
     reduce_in_grid,
     grids=[(2, 2), (2, 3), (3, 2), (1, 3), (3, 1), (2, 4), (3, 3), (1, 1)],
+    dimensions=3,
     seed=183,
 )
 assert len(report) == 8
@@ -398,7 +402,7 @@ from distlib.exercises.hang_clinic.checks import check_train_epoch
 report = check_train_epoch(
     train_epoch,
     epochs=[
-        [[1], [2, 3, 1]],
+        [[1], [2, 3, 1, 1, 4, 2]],
         [[1], [50], [3, 60]],
         [[2, 1], [1, 2], [3]],
         [[], [1], [], [2, 2, 1]],
@@ -491,13 +495,13 @@ print(report)
 # %% test="train_until_hidden" points=2
 # The hidden tests of train_until stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks, and targets that are reached from the start, or just so.
+### What this tests: up to 6 ranks, and targets that are reached from the start, or just so, or not in 50 steps.
 from distlib.exercises.hang_clinic.checks import check_train_until
 
 report = check_train_until(
-    train_until, world_sizes=(3, 2, 4, 6, 1), at_once=[2, 3], exact=[4], seed=174
+    train_until, world_sizes=(3, 2, 4, 6, 1), at_once=[2, 3], exact=[4], never=[3, 2], seed=174
 )
-assert len(report) == 8
+assert len(report) == 10
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -575,7 +579,7 @@ print(report)
 # %% test="sum_of_files_hidden" points=2
 # The hidden tests of sum_of_files stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks, reading that fails on one, on several, on all, and on none.
+### What this tests: up to 6 ranks, files of other shapes, reading that fails on one, on several, on all, on none.
 from distlib.exercises.hang_clinic.checks import check_sum_of_files
 
 report = check_sum_of_files(
@@ -591,6 +595,7 @@ report = check_sum_of_files(
         (1, []),
         (1, [0]),
     ],
+    dimensions=3,
     seed=175,
 )
 assert len(report) == 9
@@ -659,7 +664,7 @@ print(report)
 # %% test="average_by_name_hidden" points=2
 # The hidden tests of average_by_name stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 5 ranks, up to 7 gradients, of one shape and of different shapes.
+### What this tests: up to 5 ranks, up to 7 gradients, of one shape and of different ones, matrices among them.
 from distlib.exercises.hang_clinic.failing import check_average_by_name
 
 report = check_average_by_name(
@@ -672,6 +677,7 @@ report = check_average_by_name(
         (5, 7, True),
         (1, 4, True),
     ],
+    dimensions=3,
     seed=176,
 )
 assert len(report) == 6
@@ -894,13 +900,13 @@ examine(try_blend)
 
 # %% [markdown]
 # **Visible test: 1 point.** It looks at the result and, in virtual time, at the moment at which each rank is
-# done. `compute()` takes a second, and a message of four numbers 0.3 seconds: together a second, not 1.3.
+# done. `compute()` takes a second, and a message 0.3 seconds: together a second, not 1.3.
 
 # %% test="blend_with_next_visible" points=1
 from distlib.exercises.hang_clinic.silent import check_blend_with_next
 
 report = check_blend_with_next(blend_with_next, world_sizes=(2, 3))
-assert report[1].trace.bytes_sent == [32] * 3
+assert len(set(report[1].trace.bytes_sent)) == 1  # as many from each rank
 print(report)
 
 # %% [markdown]
@@ -909,11 +915,15 @@ print(report)
 # %% test="blend_with_next_hidden" points=2
 # The hidden tests of blend_with_next stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks.
+### What this tests: up to 6 ranks, and tensors of other shapes.
 from distlib.exercises.hang_clinic.silent import check_blend_with_next
 
-report = check_blend_with_next(blend_with_next, world_sizes=(2, 3, 4, 6), seed=180)
-assert report[3].trace.bytes_sent == [32] * 6
+report = check_blend_with_next(
+    blend_with_next, world_sizes=(2, 3, 4, 6), dimensions=3, seed=180
+)
+assert [min(seen.trace.bytes_sent) for seen in report] == [
+    seen.given("own")[0].nbytes for seen in report
+]
 ### END HIDDEN TESTS
 
 # %% [markdown]

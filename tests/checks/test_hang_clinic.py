@@ -70,7 +70,7 @@ def test_an_epoch_is_that_of_one_process_and_mistakes_give_other_weights() -> No
     seen = Seen(case, [], Trace(3, []), True)
     weight, batches = case.inputs[0]["weight"].clone(), seen.given("batches")
     for rows in (torch.cat([batches[0][0], batches[1][0]]), batches[0][1], batches[0][2]):
-        weight -= 0.5 * (weight - rows).mean(0)
+        weight -= case.inputs[0]["rate"] * (weight - rows).mean(0)
     assert torch.allclose(checks.trained(seen), weight)
     for way in ("cut", "again", "last", "means", "ranks"):
         assert not torch.allclose(checks.trained(seen, way), weight), way
@@ -84,6 +84,25 @@ def test_each_way_to_stop_takes_other_steps(seed: int) -> None:
         found = checks._ways_to_stop(facts["losses"], facts["target"])
         assert len({facts["steps"], *found.values()}) == 4
         assert facts["losses"][facts["steps"]].mean() <= facts["target"] < facts["losses"][facts["steps"] - 1].mean()
+
+
+def test_a_target_below_all_losses_is_not_reached_and_each_step_changes_the_weight() -> None:
+    (case,) = checks.check_train_until.cases(Draw(6), world_sizes=(), never=[3])
+    weights, losses = case.facts["weights"], case.facts["losses"]
+    assert case.facts["steps"] == 50 and losses.mean(1).min() > case.facts["target"]
+    assert not torch.allclose(weights[50], weights[51], rtol=1e-6)
+
+
+def test_sizes_and_rates_differ_from_case_to_case_and_from_each_other() -> None:
+    epochs = list(checks.check_train_epoch.cases(Draw(1), epochs=[[[2, 1], [1]]] * 6))
+    descents = list(checks.check_train_until.cases(Draw(1), world_sizes=(2, 3, 4)))
+    for cases in (epochs, descents):
+        assert len({case.inputs[0]["rate"] for case in cases}) == len(cases)
+        assert len({len(case.inputs[0]["weight"]) for case in cases}) > 1
+    for case in descents:
+        assert len({case.world_size, *case.inputs[0]["samples"].shape}) == 3
+    for first, *_ in (case.inputs for case in epochs):
+        assert len(first["weight"]) not in {1, 2}  # numbers of rows, and of ranks
 
 
 # ── diagnose ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -110,8 +129,10 @@ def test_one_rank_differs_from_all_others(cause: str) -> None:
             assert own[-1].startswith(f"train.py:{found.line} ")
 
 
-def test_ranks_and_lines_are_drawn() -> None:
+def test_ranks_lines_and_numbers_of_calls_are_drawn() -> None:
     every = [found for cause in CAUSES for found in incidents(cause)]
+    of_a_step = {len({call.split()[0] for each in found.outputs for call in calls_of(list(each))}) for found in every}
+    assert len(of_a_step) >= 4 and {len(str(found.line)) for found in every} == {1, 2, 3, 4}
     assert {found.rank for found in every} == {0, 1, 2, 3}
     assert len({found.line for found in every}) > 30
 

@@ -73,6 +73,17 @@ def nobody_returned(found: Sequence[Any], wanted: str, cause: str = "") -> Remar
     return say.remark("nobody", wanted=wanted, cause=cause)
 
 
+def not_a_number(what: str, found: Any) -> Remark | None:
+    """What an annotation calls a float or an int must be a number of Python's: a tensor that holds one is none.
+
+    Where a text says "number", or there is no annotation, both are as good, and this is not asked.
+    """
+    if not isinstance(found, torch.Tensor):
+        return None
+    kind = "a float" if found.is_floating_point() else "an int"
+    return say.remark("tensor_for_number", what=what, kind=kind)
+
+
 def every_call(found: Any, judge: Callable[[Any], Iterable[Remark | None]]) -> Iterator[Remark | None]:
     """What `plays.calls.call_twice` has found: each call must return what `judge` finds right, not only the first."""
     is_both = isinstance(found, dict) and found.keys() == {"first", "again"}

@@ -49,7 +49,7 @@ def holds(
     if (same or is_equal)(found, right):
         return None
     table = (mistakes() if callable(mistakes) else mistakes) or {}
-    cause = known(found, table, same) or explain_form(found, right) or otherwise
+    cause = explain_dtype(found, right) or known(found, table, same) or explain_form(found, right) or otherwise
     return Remark(what + is_wrong, compared(right, found), cause)
 
 
@@ -66,6 +66,14 @@ def known(found: Any, mistakes: Mistakes, same: Callable[[Any, Any], bool] | Non
             if each is not None and same(found, each):
                 return words
     return ""
+
+
+def explain_dtype(found: Any, right: Any) -> str:
+    """That only the dtype is wrong; empty if it is right, or if the numbers are wrong, too."""
+    if not isinstance(found, torch.Tensor) or not isinstance(right, torch.Tensor) or found.dtype == right.dtype:
+        return ""
+    is_right = is_close(found, right, relative=1e-2, absolute=1e-6, any_dtype=True)
+    return say("only_dtype", right=dtype_name(right.dtype), found=dtype_name(found.dtype)) if is_right else ""
 
 
 def explain_form(found: Any, right: Any) -> str:

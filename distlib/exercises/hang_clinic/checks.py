@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from distlib.checks.case import Case
 from distlib.checks.formatting import count
 from distlib.checks.helpers import all_reduce, broadcast
 from distlib.checks.remark import Remark
-from distlib.checks.rules.returns import nobody_returned, same, shown
+from distlib.checks.rules.returns import nobody_returned, not_a_number, same, shown
 from distlib.checks.rules.values import holds, is_close
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
@@ -32,17 +32,35 @@ def waiting(cause: str) -> list[tuple[str, str]]:
 
 
 def number_is(what: str, found: Any, right: float, mistakes: Mapping[str, Any], otherwise: str) -> Remark | None:
-    """A number that a rank has returned must be the right one. `mistakes`: as of `holds`, but numbers."""
+    """A rank must have returned the right number, and no tensor. `mistakes`: as of `holds`, but numbers."""
     value = found.item() if isinstance(found, torch.Tensor) and found.numel() == 1 else found
     if same(value, right):
-        return None
+        return not_a_number(what, found)
     if found is None:
         return say.remark("returned_none", what=what, right=shown(right))
     table = [
         (words, each) for words, wrong in mistakes.items() for each in (wrong if isinstance(wrong, list) else [wrong])
     ]
-    cause = next((words for words, wrong in table if same(value, wrong)), otherwise)
+    cause = next((words for words, wrong in table if same(value, wrong)), explain_digits(value, right) or otherwise)
     return say.remark("wrong", f"expected {shown(right)}", f"found    {shown(value)}", what=what, cause=cause)
+
+
+def explain_digits(found: Any, right: float) -> str:
+    """Why a number is nearly right; empty if it is not."""
+    if not isinstance(found, float) or abs(found - right) > 1e-5 * abs(right):
+        return ""
+    return say("rounded" if any(found == round(found, digits) for digits in range(9)) else "single_precision")
+
+
+def shapes(draw: Draw, sizes: Iterable[Collection[int]], dimensions: int) -> Iterator[tuple[int, ...]]:
+    """A drawn shape for each case, with up to this many dimensions, all numbers in turn.
+
+    Args:
+        sizes: by case, the sizes that it has already: none of a shape is among them.
+        dimensions: that the first one has.
+    """
+    for number, taken in enumerate(sizes):
+        yield draw.sizes(dimensions - number % dimensions, but=taken)
 
 
 # ── log_mean_loss ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -92,11 +110,16 @@ class Workers:
 
 
 @task("comm", "tensor", "workers", helpers=SUPPLIED, errors=[*waiting(say("all_split")), ("NoneType", say("no_group"))])
-def check_average_workers(draw: Draw, *, workers: Sequence[tuple[int, int]]) -> Iterator[Case]:
-    """`function(comm, tensor, workers)`: the first ranks average among themselves. `workers`: ranks, and workers."""
-    for plan in (Workers(*each) for each in workers):
-        inputs = [{"tensor": draw.normal((3,)), "workers": plan.workers} for _ in range(plan.ranks)]
-        yield Case(plan.title, call_with_comm, inputs, plan)
+def check_average_workers(draw: Draw, *, workers: Sequence[tuple[int, int]], dimensions: int = 1) -> Iterator[Case]:
+    """`function(comm, tensor, workers)`: the first ranks average among themselves.
+
+    Args:
+        workers: ranks, and workers.
+        dimensions: of the tensor, at most.
+    """
+    for plan, shape in zip((Workers(*each) for each in workers), shapes(draw, workers, dimensions), strict=True):
+        inputs = [{"tensor": draw.normal(shape), "workers": plan.workers} for _ in range(plan.ranks)]
+        yield Case(f"{plan.title}, a tensor of shape {list(shape)}", call_with_comm, inputs, plan)
 
 
 @check_average_workers.judge
@@ -122,7 +145,6 @@ def _(seen: Seen) -> Remarks:
 
 # ── train_epoch ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-FEATURES, RATE = 2, 0.5
 MANY_ROWS = 40  # on one rank: more bytes than an honest epoch sends
 
 
@@ -151,9 +173,10 @@ def check_train_epoch(
     """
     more = [[[draw.randint(1, 3) for _ in range(draw.randint(0, 4))] for _ in range(ranks)] for ranks in drawn]
     for plan in (BatchPlan(rows) for rows in (*epochs, *more)):
-        weight = draw.normal((FEATURES,))
+        (features,) = draw.sizes(1, but=[len(plan.rows), *(rows for own in plan.rows for rows in own)])
+        weight, rate = draw.normal((features,)), draw.rate()
         inputs = [
-            {"weight": weight, "batches": [draw.normal((rows, FEATURES)) for rows in own], "rate": RATE}
+            {"weight": weight, "batches": [draw.normal((rows, features)) for rows in own], "rate": rate}
             for own in plan.rows
         ]
         yield Case(plan.title, call_with_comm, inputs, plan)
@@ -182,15 +205,16 @@ def trained(seen: Seen, way: str = "") -> torch.Tensor:
         way: of usual mistakes: "cut" after the fewest batches, "again" from the first batch, the "last" one again,
             the "means" of ranks averaged, or by the number of "ranks".
     """
-    weight, batches = seen.case.inputs[0]["weight"].clone(), seen.given("batches")
+    first, batches = seen.case.inputs[0], seen.given("batches")
+    weight, rate = first["weight"].clone(), first["rate"]
     lengths = [len(own) for own in batches]
     for step in range(min(lengths) if way == "cut" else max(lengths)):
         parts = [part for own in batches for part in _batch_of(own, step, way)]
         if way in ("means", "ranks"):
             means = torch.stack([(weight - part).mean(0) for part in parts]).sum(0)
-            weight = weight - RATE * means / (len(parts) if way == "means" else seen.size)
+            weight = weight - rate * means / (len(parts) if way == "means" else seen.size)
         else:
-            weight = weight - RATE * (weight - torch.cat(parts)).mean(0)
+            weight = weight - rate * (weight - torch.cat(parts)).mean(0)
     return weight
 
 
@@ -207,7 +231,7 @@ def _wrong_epochs(seen: Seen, rank: int) -> dict[str, Any]:
     own = seen.case.inputs[rank]
     alone = own["weight"].clone()
     for batch in own["batches"]:
-        alone = alone - RATE * (alone - batch).mean(0)
+        alone = alone - own["rate"] * (alone - batch).mean(0)
     return {
         say("data_dropped"): trained(seen, "cut"),
         say("data_twice"): [trained(seen, "again"), trained(seen, "last")],
@@ -219,8 +243,8 @@ def _wrong_epochs(seen: Seen, rank: int) -> dict[str, Any]:
 
 # ── train_until ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-ROWS, STEPS, MOST_STEPS = 4, (2, 6), 50
-LOOKED_AT = 25  # steps; all descents reach their target earlier
+STEPS, MOST_STEPS = (2, 6), 50
+POWERS_OF_TWO = (2, 4, 8, 16)  # a mean over so many numbers is not rounded
 
 
 @task(
@@ -230,11 +254,16 @@ LOOKED_AT = 25  # steps; all descents reach their target earlier
     "rate",
     "target",
     helpers=SUPPLIED,
-    errors=waiting(say("all_stop")),
+    errors=[("not done after", say("no_limit")), *waiting(say("all_stop"))],
     untouched=["samples"],
 )
 def check_train_until(
-    draw: Draw, *, world_sizes: Sequence[int], at_once: Sequence[int] = (), exact: Sequence[int] = ()
+    draw: Draw,
+    *,
+    world_sizes: Sequence[int],
+    at_once: Sequence[int] = (),
+    exact: Sequence[int] = (),
+    never: Sequence[int] = (),
 ) -> Iterator[Case]:
     """`function(comm, weight, samples, rate, target)`: until the mean of all losses is at most the target.
 
@@ -242,6 +271,7 @@ def check_train_until(
         world_sizes: numbers of ranks.
         at_once: the same, of cases in which it is so from the start.
         exact: the same, powers of two, of cases in which the mean becomes the target itself.
+        never: the same, of cases in which the target is not reached in 50 steps.
     """
     for ranks in world_sizes:
         yield _descent_case(draw, ranks, False)
@@ -249,49 +279,64 @@ def check_train_until(
         yield _descent_case(draw, ranks, True)
     for ranks in exact:
         yield _exact_case(draw, ranks)
+    for ranks in never:
+        yield _case_without_end(draw, ranks)
 
 
 def _exact_case(draw: Draw, ranks: int) -> Case:
     """After 2 steps the mean of all losses is the target, without rounding: all numbers are whole or end in binary."""
-    samples = draw.whole((ranks, ROWS, FEATURES), torch.float64)
-    weight = samples.mean((0, 1)) + 16 * draw.whole((FEATURES,), torch.float64)
-    losses = _descent(weight, samples)[1]
+    rows, features = draw.sample([size for size in POWERS_OF_TWO if size != ranks], 2)
+    samples, rate = draw.whole((ranks, rows, features), torch.float64), draw.choice((0.25, 0.5))
+    weight = samples.mean((0, 1)) + 16 * draw.whole((features,), torch.float64)
+    losses = _descent(weight, samples, rate)[1]
     title = f"on {count(ranks, 'rank')}, the mean of the losses is exactly the target after 2 steps"
-    return _until(title, weight, samples, losses, 2, float(losses[2].mean()))
+    return _until(title, weight, samples, rate, 2, float(losses[2].mean()))
+
+
+def _case_without_end(draw: Draw, ranks: int) -> Case:
+    """A descent so slow that each of 51 steps changes the weight, to a target below all losses."""
+    weight, samples = _start(draw, ranks)
+    rate = draw.rate(0.02, 0.06)
+    target = float(_descent(weight, samples, rate)[1].mean(1).min()) / 2
+    title = f"on {count(ranks, 'rank')}, a target that is not reached in {MOST_STEPS} steps"
+    return _until(title, weight, samples, rate, MOST_STEPS, target)
+
+
+def _start(draw: Draw, ranks: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """A drawn weight, [features], and samples around which it does not lie, [ranks, rows, features]."""
+    rows, features = draw.sizes(2, but=[ranks])
+    return draw.normal((features,)) + 4, draw.normal((ranks, rows, features)) + draw.normal((ranks, 1, 1))
 
 
 def _descent_case(draw: Draw, ranks: int, at_once: bool) -> Case:
     """A descent in which the steps of usual mistakes differ from the right ones, as far as they can."""
     while True:
-        weight, samples = (
-            draw.normal((FEATURES,)) + 4,
-            draw.normal((ranks, ROWS, FEATURES)) + draw.normal((ranks, 1, 1)),
-        )
-        losses = _descent(weight, samples)[1]
+        (weight, samples), rate = _start(draw, ranks), draw.rate(0.15, 0.35)
+        losses = _descent(weight, samples, rate)[1]
         steps = 0 if at_once else draw.randint(*STEPS)
         means = losses.mean(1)
         target = float(means[0]) * 1.01 if at_once else float(means[steps - 1] + means[steps]) / 2
         if at_once or ranks == 1 or _tells_apart(losses, target, steps):
             break
     title = f"on {count(ranks, 'rank')}, {'the target is reached from the start' if at_once else count(steps, 'step')}"
-    return _until(title, weight, samples, losses, steps, target)
+    return _until(title, weight, samples, rate, steps, target)
 
 
-def _until(
-    title: str, weight: torch.Tensor, samples: torch.Tensor, losses: torch.Tensor, steps: int, target: float
-) -> Case:
-    inputs = [{"weight": weight, "samples": own.clone(), "rate": RATE / 2, "target": target} for own in samples]
-    return Case(title, call_with_comm, inputs, {"steps": steps, "losses": losses, "target": target})
+def _until(title: str, weight: torch.Tensor, samples: torch.Tensor, rate: float, steps: int, target: float) -> Case:
+    inputs = [{"weight": weight, "samples": own.clone(), "rate": rate, "target": target} for own in samples]
+    weights, losses = _descent(weight, samples, rate)
+    facts = {"steps": steps, "weights": weights, "losses": losses, "target": target}
+    return Case(title, call_with_comm, inputs, facts)
 
 
-def _descent(weight: torch.Tensor, samples: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """After 0, 1, 2, … steps: the weight, [steps, features], and the loss of each rank, [steps, ranks].
+def _descent(weight: torch.Tensor, samples: torch.Tensor, rate: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """After 0, 1, 2, … 51 steps: the weight, [steps, features], and the loss of each rank, [steps, ranks].
 
     `samples`: [ranks, rows, features].
     """
     weights = [weight]
-    for _ in range(LOOKED_AT):
-        weights.append(weights[-1] - RATE / 2 * (weights[-1] - samples.mean((0, 1))))
+    for _ in range(MOST_STEPS + 1):
+        weights.append(weights[-1] - rate * (weights[-1] - samples.mean((0, 1))))
     every = torch.stack(weights)
     return every, (samples - every[:, None, None]).square().mean((2, 3))
 
@@ -316,28 +361,29 @@ def _tells_apart(losses: torch.Tensor, target: float, steps: int) -> bool:
     found = _ways_to_stop(losses, target)
     if losses.shape[1] < 3:
         return steps not in found.values()
-    is_reached = found["last_stops"] < LOOKED_AT and _steps(losses.sum(1), target) == MOST_STEPS
+    is_reached = found["last_stops"] < MOST_STEPS and _steps(losses.sum(1), target) == MOST_STEPS
     return is_reached and len({steps, steps + 1, *found.values()}) == 2 + len(found)
 
 
 @check_train_until.judge
 def _(seen: Seen) -> Remarks:
-    facts, weights = seen.facts, _descent(seen.case.inputs[0]["weight"], torch.stack(seen.given("samples")))[0]
+    facts, weights, steps = seen.facts, seen.facts["weights"], seen.facts["steps"]
     ways = _ways_to_stop(facts["losses"], facts["target"])
-    steps = facts["steps"]
-    numbers = {say("never_stops"): MOST_STEPS}
+    numbers: dict[str, Any] = {say("never_stops"): MOST_STEPS}
     if facts["losses"][steps].mean() == facts["target"]:
         numbers |= {say("just_the_target"): steps + 1}
     numbers |= {say(name): number for name, number in ways.items() if number != steps}
-    numbers |= {say("one_step_more"): steps + 1}
+    if steps < MOST_STEPS:
+        numbers |= {say("one_step_more"): steps + 1}
     for rank in seen.ranks:
         what = f"the number of steps that rank {rank} returned"
         own = {say("own_stops"): _steps(facts["losses"][:, rank], facts["target"])} if rank else {}
-        yield number_is(what, seen[rank]["returned"], steps, own | numbers, say("steps_until"))
+        otherwise = say("no_limit" if steps == MOST_STEPS else "steps_until")
+        yield number_is(what, seen[rank]["returned"], steps, own | numbers, otherwise)
     for rank in seen.ranks:
         mistakes = {say("weight_one_more"): weights[steps + 1], say("not_trained"): weights[0] if steps else None}
         what = f"on rank {rank} the weight"
-        yield holds(what, seen[rank]["weight"], weights[steps], mistakes, same=is_close)
+        yield holds(what, seen[rank]["weight"], weights[steps], mistakes, same=is_close, otherwise=say("weight_until"))
     if seen.size > 1 and seen.trace.rounds <= steps:
         yield say.remark("talk_in_each_step", rounds=count(seen.trace.rounds, "round"), steps=count(steps, "step"))
 
@@ -352,10 +398,18 @@ READ_ERRORS = [
 
 
 @task("comm", "read", helpers=SUPPLIED, errors=READ_ERRORS)
-def check_sum_of_files(draw: Draw, *, failing: Sequence[tuple[int, Sequence[int]]]) -> Iterator[Case]:
-    """`function(comm, read)`: the sum of what all ranks read, or an error on all. `failing`: ranks, and who fails."""
-    for ranks, bad in failing:
-        inputs = [{"part": draw.normal((3,)), "fails": rank in bad} for rank in range(ranks)]
+def check_sum_of_files(
+    draw: Draw, *, failing: Sequence[tuple[int, Sequence[int]]], dimensions: int = 1
+) -> Iterator[Case]:
+    """`function(comm, read)`: the sum of what all ranks read, or an error on all.
+
+    Args:
+        failing: ranks, and who fails.
+        dimensions: of what is read, at most.
+    """
+    drawn = shapes(draw, ([ranks] for ranks, _ in failing), dimensions)
+    for (ranks, bad), shape in zip(failing, drawn, strict=True):
+        inputs = [{"part": draw.normal(shape), "fails": rank in bad} for rank in range(ranks)]
         who = f"reading fails on {', '.join(map(str, bad))}" if bad else "all files can be read"
         yield Case(f"on {count(ranks, 'rank')}, {who}", read_and_add, inputs, tuple(bad))
 

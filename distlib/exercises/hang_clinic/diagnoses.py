@@ -35,13 +35,14 @@ def check_diagnose(draw: Draw, *, each: int = 1, causes: Sequence[str] = CAUSES)
         found = incident(draw, cause, of_a_connection=of_a_connection)
         given = [list(lines) for lines in found.outputs]
         title = f"on incident {number}, {count(sum(map(len, given)), 'line')} of output"
-        yield replace(called(given, facts=found), title=title)
+        printed = tuple(line for rank, lines in enumerate(given) for line in _last_lines(rank, lines))
+        yield replace(called(given, facts=found), title=title, shows=("This was printed:", *printed))
 
 
 @check_diagnose.judge
 def _(seen: Seen) -> Remarks:
     found, right = seen[0], seen.facts
-    printed = [line for rank, lines in enumerate(right.outputs) for line in _last_lines(rank, lines)]
+    _, *printed = seen.case.shows
     if not isinstance(found, tuple | list) or len(found) != 3:
         yield say.remark("three_values", found=shown(found))
         return

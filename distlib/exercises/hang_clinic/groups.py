@@ -13,11 +13,10 @@ from distlib.checks.rules.values import holds, is_close
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.exercises.hang_clinic.checks import SUPPLIED, waiting
+from distlib.exercises.hang_clinic.checks import SUPPLIED, shapes, waiting
 from distlib.exercises.hang_clinic.plays import call_with_comm
 
 say = Sentences(__file__)
-ACTIVATION, GRADIENT = (3,), (2,)
 
 
 @dataclass(frozen=True)
@@ -51,11 +50,18 @@ class Grid:
     helpers=SUPPLIED,
     errors=[*waiting(say("one_order")), ("NoneType", say("in_both"))],
 )
-def check_reduce_in_grid(draw: Draw, *, grids: Sequence[tuple[int, int]]) -> Iterator[Case]:
-    """`function(comm, activation, gradient, columns)`: sums in rows, means in columns. `grids`: rows, and columns."""
-    for grid in (Grid(*each) for each in grids):
+def check_reduce_in_grid(draw: Draw, *, grids: Sequence[tuple[int, int]], dimensions: int = 1) -> Iterator[Case]:
+    """`function(comm, activation, gradient, columns)`: sums in rows, means in columns.
+
+    Args:
+        grids: rows, and columns.
+        dimensions: of activation and gradient, at most.
+    """
+    activations = shapes(draw, grids, dimensions)
+    for grid, activation in zip((Grid(*each) for each in grids), activations, strict=True):
+        gradient = draw.sizes(len(activation), but=[grid.rows, grid.columns, *activation])
         inputs = [
-            {"activation": draw.normal(ACTIVATION), "gradient": draw.normal(GRADIENT), "columns": grid.columns}
+            {"activation": draw.normal(activation), "gradient": draw.normal(gradient), "columns": grid.columns}
             for _ in range(grid.rows * grid.columns)
         ]
         yield Case(grid.title, call_with_comm, inputs, grid)

@@ -17,6 +17,8 @@ CAUSES = ("raised", "finished", "killed", "slow", "skipped", "extra", "shape", "
 CLOSED, TIMED_OUT = "Connection closed by peer", "Timed out waiting 1800000ms for recv operation to complete"
 FOLLOWS = {"slow": TIMED_OUT, "skipped": TIMED_OUT, "extra": TIMED_OUT}  # on the other ranks; else CLOSED
 RANKS = 4
+_LINES = [*range(4, 100), *range(100, 1_400, 13)]  # of the program, of one to four digits
+_FOLDERS = ("/home/eve", "/srv/jobs/7", "/mnt/runs/bo")  # of the program
 _COLLECTIVES = ("all_reduce", "broadcast", "all_gather", "reduce_scatter")
 _DTYPES = ("float32", "float64", "int64", "bfloat16")
 _ERRORS = (
@@ -81,27 +83,33 @@ def incident(draw: random.Random, cause: str, *, of_a_connection: bool = False) 
         of_a_connection: if the rank raises an error of its own, that speaks of a connection, and the program itself
             raises it. Otherwise a file of torch stands last in the traceback. Whoever plays both meets both.
     """
-    lines = draw.sample(range(20, 90), 6)
-    calls = [Call(line, draw.choice(_COLLECTIVES), _shape(draw), draw.choice(_DTYPES)) for line in lines[:3]]
-    rank, steps = draw.randrange(RANKS), draw.randint(1, 2)
+    calls = _calls(draw, draw.randint(2, 5))
+    elsewhere, *raised = draw.sample([line for line in _LINES if line not in {call.line for call in calls}], 3)
+    rank, steps, folder = draw.randrange(RANKS), draw.randint(1, 3), draw.choice(_FOLDERS)
     index = 0 if cause == "finished" else draw.randrange(len(calls) - (cause == "skipped"))
     others = calls[index]
-    own = _instead(draw, cause, calls, index, lines[3])
+    own = _instead(draw, cause, calls, index, elsewhere)
     outputs = []
     for other in range(RANKS):
         before = _before(draw, calls, steps, index)
         if other == rank:
-            outputs.append([*before, *_end(draw, cause, own, lines[4:], of_a_connection)])
+            outputs.append([*before, *_end(draw, cause, own, folder, raised, of_a_connection)])
         else:
-            outputs.append([*before, *_waits(others, FOLLOWS.get(cause, CLOSED))])
+            outputs.append([*before, *_waits(others, FOLLOWS.get(cause, CLOSED), folder)])
     last = calls[index - 1].line  # of the step before, if index is 0
-    line = own.line if own else lines[5] if cause == "raised" else last
+    line = own.line if own else raised[-1] if cause == "raised" else last
     return Incident(outputs, rank, line, cause, others.line)
 
 
+def _calls(draw: random.Random, number: int) -> list[Call]:
+    """Those of a step, each at a line of its own."""
+    lines = draw.sample(_LINES, number)
+    return [Call(line, draw.choice(_COLLECTIVES), _shape(draw), draw.choice(_DTYPES)) for line in lines]
+
+
 def _shape(draw: random.Random) -> tuple[int, ...]:
-    """Of none, one or two dimensions."""
-    return tuple(draw.randint(2, 64) for _ in range(draw.choice((0, 1, 1, 2))))
+    """Of none to three dimensions."""
+    return tuple(draw.randint(2, 64) for _ in range(draw.choice((0, 1, 1, 2, 3))))
 
 
 def _before(draw: random.Random, calls: Sequence[Call], steps: int, index: int) -> list[str]:
@@ -131,13 +139,15 @@ def _instead(draw: random.Random, cause: str, calls: Sequence[Call], index: int,
     return None
 
 
-def _end(draw: random.Random, cause: str, own: Call | None, lines: Sequence[int], of_a_connection: bool) -> list[str]:
-    """How the output of the one rank ends. `lines`: two of the program, for a traceback."""
+def _end(
+    draw: random.Random, cause: str, own: Call | None, folder: str, lines: Sequence[int], of_a_connection: bool
+) -> list[str]:
+    """How the output of the one rank ends. `lines`: two of the program, which lies in `folder`, for a traceback."""
     if own:
-        return _waits(own, FOLLOWS.get(cause, CLOSED))
+        return _waits(own, FOLLOWS.get(cause, CLOSED), folder)
     if cause == "raised":
         files = [
-            f'  File "/home/ann/train.py", line {line}, in {name}'
+            f'  File "{folder}/train.py", line {line}, in {name}'
             for line, name in zip(lines, ("step", "load"), strict=True)
         ]
         inside = ['  File "/opt/torch/utils/data/dataset.py", line 350, in __getitem__'] * (not of_a_connection)
@@ -146,12 +156,12 @@ def _end(draw: random.Random, cause: str, own: Call | None, lines: Sequence[int]
     return ["finished"] if cause == "finished" else []
 
 
-def _waits(call: Call, error: str) -> list[str]:
-    """The end of the output of a rank that was in a call when that failed."""
+def _waits(call: Call, error: str, folder: str) -> list[str]:
+    """The end of the output of a rank that was in a call when that failed. `folder`: of the program."""
     return [
         call.text,
         "Traceback (most recent call last):",
-        f'  File "/home/ann/train.py", line {call.line}, in step',
+        f'  File "{folder}/train.py", line {call.line}, in step',
         f'  File "/opt/torch/distributed/distributed_c10d.py", line 2810, in {call.name}',
         f"RuntimeError: {error}",
     ]

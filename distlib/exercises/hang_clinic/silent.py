@@ -14,7 +14,7 @@ from distlib.checks.rules.values import holds, is_close
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.exercises.hang_clinic.checks import SUPPLIED, waiting
+from distlib.exercises.hang_clinic.checks import SUPPLIED, shapes, waiting
 from distlib.exercises.hang_clinic.plays import COMPUTES, blend, call_with_comm
 from distlib.network import Cluster, Link
 
@@ -27,10 +27,16 @@ SLOW = Link(latency=0.3 * COMPUTES, bandwidth=1e9)  # a message takes a third of
 
 
 @task("comm", "own", "compute", helpers=SUPPLIED, errors=waiting(say("both_ways")), untouched=["own"])
-def check_blend_with_next(draw: Draw, *, world_sizes: Sequence[int]) -> Iterator[Case]:
-    """`function(comm, own, compute)`: what `compute()` returns, plus what the next rank has."""
-    for ranks in world_sizes:
-        inputs = [{"own": draw.normal((4,)), "computed": draw.normal((4,))} for _ in range(ranks)]
+def check_blend_with_next(draw: Draw, *, world_sizes: Sequence[int], dimensions: int = 1) -> Iterator[Case]:
+    """`function(comm, own, compute)`: what `compute()` returns, plus what the next rank has.
+
+    Args:
+        world_sizes: numbers of ranks.
+        dimensions: of the tensors, at most.
+    """
+    drawn = shapes(draw, ([ranks] for ranks in world_sizes), dimensions)
+    for ranks, shape in zip(world_sizes, drawn, strict=True):
+        inputs = [{"own": draw.normal(shape), "computed": draw.normal(shape)} for _ in range(ranks)]
         cluster = Cluster(1, ranks, intra=SLOW)
         yield Case(f"on {count(ranks, 'rank')}", blend, inputs, cluster=cluster)
 
