@@ -9,7 +9,7 @@ from distlib.cli.command_arguments import ASSIGNMENT, add_course
 
 
 def add_class_arguments(parser: argparse.ArgumentParser) -> None:
-    """`distlib class due`, `extend`, `team`, `report`, `side-by-side`, `pseudonyms` and `second-marker`."""
+    """`distlib class due`, `extend`, `team`, `alias`, `report`, `side-by-side`, `pseudonyms` and `second-marker`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     due = _action(actions, "due", "set when an exercise is due; without a date, show it")
     due.add_argument("assignment", metavar="ASSIGNMENT", help=ASSIGNMENT)
@@ -25,6 +25,10 @@ def add_class_arguments(parser: argparse.ArgumentParser) -> None:
     team.add_argument("name", metavar="TEAM", nargs="?", default="")
     team.add_argument("students", metavar="NAME", nargs="*")
     team.add_argument("--none", action="store_true", help="end the team")
+    alias = _action(actions, "alias", "say whose a name in uploads is; without a name, show all that was said")
+    alias.add_argument("written", metavar="NAME", nargs="?", default="", help="as distlib collect has printed it")
+    alias.add_argument("student", metavar="STUDENT", nargs="?", default="")
+    alias.add_argument("--none", action="store_true", help="take it back")
     _action(actions, "report", "write pages about the whole course: typical wrong ideas, marks, who is missing")
     alike = _action(actions, "side-by-side", "write a page with answers that are more alike than is usual in the class")
     alike.add_argument("assignment", metavar="ASSIGNMENT", help=ASSIGNMENT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -16,10 +16,13 @@ from distlib.classroom.grader.course import Course, CourseError, course_above, o
 from distlib.classroom.grader.gradebook import GradebookError, MarksBook, late_costs_points
 from distlib.classroom.grader.handed_in_time import OddTime, any_time
 from distlib.classroom.grader.student_record import read_records
+from distlib.classroom.register.aliases import read_aliases, typed_alias, write_aliases
 from distlib.classroom.register.class_register import ClassRegister, change_register, classroom_of, read_register
 from distlib.classroom.register.due_dates import due_dates, extend, in_words
 from distlib.classroom.register.known_students import known_students, the_student
 from distlib.classroom.register.pseudonym_list import give_pseudonyms, write_for_second_marker, write_who_is_who
+from distlib.classroom.register.roster import read_roster
+from distlib.classroom.uploads.upload_names import student_name
 from distlib.classroom.words import count, have, joined
 from distlib.cli.saying import say
 from distlib.printable import printable
@@ -144,6 +147,35 @@ def _everybody(course: Course) -> dict[str, str]:
     return found
 
 
+# ── who is who in uploads ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _set_alias(course: Course, options: argparse.Namespace) -> str:
+    aliases = read_aliases(course)
+    if not options.written:
+        return _aliases(aliases)
+    key = typed_alias(options.written)
+    if options.none and key not in aliases:
+        raise CourseError(f"nothing was said about {key}; {_aliases(aliases)}")
+    if not options.none and not options.student:
+        raise CourseError("who is it? Add the student, or --none to take back what was said")
+    said = {} if options.none else {key: _student_of_the_class(course, options.student)}
+    aliases = {written: student for written, student in aliases.items() if written != key} | said
+    write_aliases(course, aliases)
+    return f"{_aliases(aliases)}\nNext: distlib collect, as before" if said else _aliases(aliases)
+
+
+def _student_of_the_class(course: Course, name: str) -> str:
+    """The folder of a student in students.csv; without that table anybody may be meant."""
+    roster = read_roster(course)
+    return the_student(name, roster.names()) if roster.is_closed else student_name(name)
+
+
+def _aliases(aliases: Mapping[str, str]) -> str:
+    lines = [f"{written} is {student}" for written, student in sorted(aliases.items())]
+    return "\n".join([*lines, f"{count(len(lines), 'name')} in classroom/aliases.csv."])
+
+
 # ── pseudonyms ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -188,6 +220,7 @@ _ACTIONS: dict[str, Callable[[Course, argparse.Namespace], str]] = {
     "due": _set_due,
     "extend": _extend,
     "team": _set_team,
+    "alias": _set_alias,
     "report": _report,
     "side-by-side": _side_by_side,
     "pseudonyms": _give_pseudonyms,

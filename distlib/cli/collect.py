@@ -20,24 +20,33 @@ from distlib.printable import printable
 def collect_uploads(options: argparse.Namespace) -> int:
     """Collect, and print what became of each file. Returns 0; 1 if a file should be looked at.
 
-    options: assignment, uploads, times_in, course; see `distlib collect --help`.
+    options: assignment, uploads, times_in, times, believe_times, course; see `distlib collect --help`.
     """
     try:
         course = open_course(options.course or course_above(Path.cwd()))
         assignment = course.full_name(options.assignment)
         if assignment != GAMES:
             course.source(assignment)  # an assignment that does not exist is named
-        outcomes = collect(course, assignment, options.uploads, time_zone=_zone(options.times_in))
+        zone = _zone(options.times_in)
+        done = collect(
+            course,
+            assignment,
+            options.uploads,
+            time_zone=zone,
+            table=options.times,
+            believe_times=options.believe_times,
+        )
     except (CourseError, ValueError, OSError) as error:
         say(printable(str(error)), sys.stderr)
         return 1
     except KeyboardInterrupt:
         say("\nStopped. The same command goes on from here.", sys.stderr)
         return 130
-    say(f"{_table(outcomes)}\n\n{_summary(outcomes)}")
+    outcomes = done.outcomes
+    say("\n".join(filter(None, [f"{_table(outcomes)}\n\n{_summary(outcomes)}", printable(done.question)])))
     if any(outcome.state in (COLLECTED, UNCHANGED) for outcome in outcomes):
         say("Next: distlib board" if assignment == GAMES else f"Next: distlib grade {assignment}")
-    return 1 if any(outcome.state == PROBLEM for outcome in outcomes) else 0
+    return 1 if done.question or any(outcome.state == PROBLEM for outcome in outcomes) else 0
 
 
 def _zone(name: str) -> ZoneInfo | None:

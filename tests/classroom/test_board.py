@@ -206,7 +206,7 @@ def test_a_board_without_hand_ins_says_so(tmp_path: Path, capsys: pytest.Capture
 def test_a_broken_list_of_pseudonyms_is_named(tmp_path: Path) -> None:
     course = new_course(tmp_path / "course")
     (course.root / "classroom" / "pseudonyms.json").write_text("[1")
-    with pytest.raises(CourseError, match="pseudonyms.json or students.csv can't be used: expected JSON such as"):
+    with pytest.raises(CourseError, match="pseudonyms.json can't be used: expected JSON such as"):
         make_board(course)
 
 

@@ -19,8 +19,7 @@ from distlib.classroom.grader.refused import Refused, read_refused
 from distlib.classroom.uploads import files
 from distlib.classroom.uploads.collect import COLLECTED, LEFT_OUT, PROBLEM, UNCHANGED, UploadOutcome, collect
 from distlib.classroom.uploads.files import Upload, find_uploads
-from distlib.classroom.uploads.owners import Owner, Roster, owners, read_roster
-from distlib.classroom.uploads.upload_names import student_name
+from distlib.classroom.uploads.owners import CANVAS, Owner, owners
 from distlib.cli import main
 from tests.tools.tiny_course import NAME, RIGHT, ROOT, TinyCourse
 
@@ -82,7 +81,7 @@ def put_zip(tiny: TinyCourse, members: Mapping[str, bytes], name: str = "all.zip
 def run(tiny: TinyCourse, *sources: Path, zone: str = "") -> dict[str, UploadOutcome]:
     """What became of each file, by its name."""
     course = open_course(tiny.root)
-    outcomes = collect(course, NAME, sources, time_zone=ZoneInfo(zone) if zone else None)
+    outcomes = collect(course, NAME, sources, time_zone=ZoneInfo(zone) if zone else None).outcomes
     assert not list((tiny.root / "classroom").glob(".collecting*")), "nothing temporary stays"
     return {outcome.file: outcome for outcome in outcomes}
 
@@ -206,29 +205,18 @@ def test_whose_it_is(paths: list[list[str]], expected: list[str | None]) -> None
 
 def test_the_numbers_of_canvas() -> None:
     assert owners([upload("a_LATE_12_34_x.ipynb"), upload("b_5_6_y.ipynb")], NAME) == [
-        Owner("a", "12", 34),
-        Owner("b", "5", 6),
+        Owner("a", "12", 34, CANVAS, is_late=True),
+        Owner("b", "5", 6, CANVAS),
     ]
 
 
 def test_one_student_has_one_folder_however_the_upload_came(tiny: TinyCourse) -> None:
     table = "id,first_name,last_name,email\nal1815,Ada,Lovelace,\ngh,Grace,Hopper,\nx1,Al,Le,\nx2,Le,Al,\n"
     (tiny.root / "classroom" / "students.csv").write_text(table)
-    roster = read_roster(tiny.root / "classroom" / "students.csv", ["Zoë B", "gh"])
-    for name in ("Ada Lovelace", "lovelaceada", "ada-lovelace", "AL1815", "Lovelace, Ada"):
-        assert roster.folder(name) == "al1815"
-    assert [roster.folder(name) for name in ("zoë-b", "GH", "Al Le", "Nobody")] == ["Zoë B", "gh", "al-le", "nobody"]
     folder = put(tiny.root / "uploads", {f"{NAME}--ada-lovelace.ipynb": work(tiny)})
     run(tiny, folder)
     again = put_zip(tiny, {f"lovelaceada_1_2_{NAME}.ipynb": work(tiny)})
     assert list(states(run(tiny, again)).values()) == [("al1815", UNCHANGED)]
-    assert Roster().folder("../..") == student_name("../..")
-
-
-def test_two_students_of_one_name_stay_two(tiny: TinyCourse) -> None:
-    members = {f"Ada B_{number}_assignsubmission_file/x.ipynb": work(tiny, f"\n# {number}") for number in (7, 8)}
-    run(tiny, put_zip(tiny, members))
-    assert submitted(tiny) == ["ada-b-7", "ada-b-8"]
 
 
 # ── what is not collected ────────────────────────────────────────────────────────────────────────────────────────────

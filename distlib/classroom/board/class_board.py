@@ -14,7 +14,7 @@ from distlib.classroom.board.pseudonym_owners import award, keep_held, read_held
 from distlib.classroom.board.standings import BoardRun, standings
 from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.register.class_register import classroom_of
-from distlib.classroom.register.known_students import rows_of_table, ways_of_writing
+from distlib.classroom.register.known_students import students_in_table, ways_of_writing
 from distlib.games.game_list import all_games
 from distlib.games.handed_plays import HandedPlay
 from distlib.games.replays import GameReplay, replay_plays
@@ -69,9 +69,9 @@ def make_board(
     students = read_class(course)
     try:
         held = read_held(folder / _HELD)
-        names, refused = award(students, held, _names_in(folder / "students.csv", students))
+        names, refused = award(students, held, _names_in(course, students))
     except (OSError, ValueError) as error:
-        raise CourseError(f"{course.name(folder)}: {_HELD} or students.csv can't be used: {error}") from None
+        raise CourseError(f"{course.name(folder)}: {_HELD} can't be used: {error}") from None
     games = all_games()
     records = {
         (game.name, level): HandedPlay(game.name, level, json.dumps(game.record(level), sort_keys=True))
@@ -109,12 +109,11 @@ def _runs_of_plays(students: Sequence[StudentPlays], replays: Mapping[HandedPlay
                 yield BoardRun(each.student, play.game, play.level, run.score, play.choices, run.svg, run.alt)
 
 
-def _names_in(table: Path, students: list[StudentPlays]) -> dict[str, list[str]]:
+def _names_in(course: Course, students: list[StudentPlays]) -> dict[str, list[str]]:
     """The ways in which names of the class are written, by student; a student without a row has the folder's."""
     names: dict[str, list[str]] = {each.student: [] for each in students}
-    for row in rows_of_table(table):
-        if known := row.get("id"):
-            names.setdefault(known, []).extend(ways_of_writing(row))
+    for known, row in (students_in_table(course) or {}).items():
+        names.setdefault(known, []).extend(ways_of_writing(row))
     return names
 
 

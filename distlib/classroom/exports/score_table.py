@@ -86,7 +86,7 @@ def read_scores(course: Course, assignments: Sequence[str] = (), *, provisional:
             raise CourseError(f"the gradebook does not know {joined(unknown or ['any exercise'])}")
         chosen = list(assignments) or sorted(full)
         students = [_scored(gradebook, each, chosen, is_costly, provisional) for each in gradebook.students]
-    students = _with_table(students, students_in_table(course))
+    students = _with_table(students, students_in_table(course) or {})
     return ScoreTable({name: full[name] for name in chosen}, sorted(students, key=lambda each: each.id))
 
 

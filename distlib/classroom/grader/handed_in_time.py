@@ -17,6 +17,7 @@ from distlib.printable import printable
 FIRST = datetime(2024, 1, 1)  # before this nobody had the course
 _SLACK = timedelta(days=1)  # a clock or a time zone may be wrong
 _YEAR_FIRST = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(?!\d)")
+_WEEKDAY = re.compile(r"^[^\W\d]+, ")  # in front of Moodle's times, in any language
 _MOST_SHOWN = 40  # characters
 EXAMPLE = "2026-11-02 21:50 UTC"
 _NO_TIME = datetime(1980, 1, 1)  # in zip files, whatever the time zone
@@ -52,6 +53,26 @@ def any_time(text: str) -> datetime:
         raise error if isinstance(error, OddTime) else OddTime("can't be read as a time") from None
 
 
+def time_in_zone(text: str, zone: ZoneInfo | None) -> datetime:
+    """As `utc_of`, for a text of another program: without a time zone in it, it is in `zone`, and not in UTC.
+
+    Raises:
+        OddTime: it can't be read, or in several ways, or it can't be true; or neither text nor `zone` says which zone.
+    """
+    try:
+        time, named = _only_reading(_WEEKDAY.sub("", text.strip()))
+        if not named and not time.tzinfo:
+            if zone is None:
+                raise OddTime("names no time zone")
+            time = time.replace(tzinfo=zone)
+        time = _utc(time, named)
+    except (ValueError, OverflowError, TypeError) as error:
+        raise error if isinstance(error, OddTime) else OddTime("can't be read as a time") from None
+    if why := implausible(time):
+        raise OddTime(why)
+    return time
+
+
 def implausible(time: datetime, now: datetime | None = None) -> str:
     """Why nothing can have been handed in at a time (UTC, without a zone): "is in the future"; "" if it can."""
     now = now or datetime.now(UTC).replace(tzinfo=None)
@@ -81,7 +102,7 @@ def advice(file: str) -> str:
 def _only_reading(text: str) -> tuple[datetime, str]:
     """The time in a text, and what stands for its zone."""
     zone = ""
-    if found := re.fullmatch(r"(.*\d) ([A-Za-z][\w/+-]*)", text):
+    if found := re.fullmatch(r"(.*\d) (?![AaPp][Mm]$)([A-Za-z][\w/+-]*)", text):
         text, zone = found[1], found[2]
     orders = [False] if _YEAR_FIRST.match(text) else [False, True]
     first, *others = (

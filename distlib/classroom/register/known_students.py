@@ -5,14 +5,14 @@ A student is known by the name of the folder in submitted/, by the gradebook, or
 
 from __future__ import annotations
 
-import csv
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from pathlib import Path
 
 from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.grader.gradebook import MarksBook
 from distlib.classroom.register.class_register import classroom_of
+from distlib.classroom.register.table_file import TableError, table_rows
 from distlib.classroom.words import joined
 
 _NEAR = 0.6  # as difflib counts it: from 0 to 1
@@ -25,48 +25,42 @@ def known_students(course: Course, assignment: str, book: MarksBook) -> dict[str
         GradebookError: the gradebook can't be read.
         CourseError: students.csv can't be read.
     """
-    in_table = {student: _full_name(row) for student, row in students_in_table(course).items()}
+    in_table = {student: full_name_in(row) for student, row in (students_in_table(course) or {}).items()}
     names = dict.fromkeys(course.students(assignment), "") | in_table
     return dict(
         sorted({**names, **{s: name for s, name in book.full_names().items() if name or s not in names}}.items())
     )
 
 
-def students_in_table(course: Course) -> dict[str, dict[str, str]]:
-    """The rows of classroom/students.csv by id, with the cells by the names of their columns; none without the file.
+def students_in_table(course: Course) -> dict[str, dict[str, str]] | None:
+    """The rows of classroom/students.csv by id, with the cells by the names of their columns; None without the file.
 
     Raises:
-        CourseError: it can't be read.
+        CourseError: it can't be read, has no column `id`, names nobody, or has one id twice.
     """
     path = classroom_of(course) / "students.csv"
     try:
-        rows = rows_of_table(path)
-    except (OSError, ValueError, csv.Error, AttributeError) as error:
-        raise CourseError(f"{course.name(path)} can't be read: {error}") from None
-    return {row["id"]: row for row in rows if row.get("id")}
-
-
-def rows_of_table(path: Path) -> list[dict[str, str]]:
-    """The rows of a students.csv, with the cells by the names of their columns; none without the file.
-
-    Raises:
-        OSError, ValueError, csv.Error: it can't be read.
-    """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return [{key: (value or "").strip() for key, value in row.items() if key} for row in csv.DictReader(file)]
+        rows = [row for row in table_rows(path, ["id"]) if row["id"].strip(".")]
+        if not rows:
+            raise TableError("it names no student; add some, or take it away")
+        if twice := [known for known, number in Counter(row["id"] for row in rows).items() if number > 1]:
+            raise TableError(f"it has the id {twice[0]} twice")
     except FileNotFoundError:
-        return []
+        return None
+    except (OSError, TableError) as error:
+        raise CourseError(f"{course.name(path)} can't be read: {getattr(error, 'strerror', None) or error}") from None
+    return {row["id"]: row for row in rows}
 
 
 def ways_of_writing(row: Mapping[str, str]) -> list[str]:
-    """A student's name in a row of that table, with the first and with the last name in front; none without both."""
-    first, last = row.get("first_name", ""), row.get("last_name", "")
-    return [f"{first} {last}", f"{last} {first}"] if first and last else []
+    """A student's name in a row of that table, with the first and with the last name in front; none without a name."""
+    names = [name for name in (row.get("first_name", ""), row.get("last_name", "")) if name]
+    return list(dict.fromkeys([" ".join(names), " ".join(names[::-1])])) if names else []
 
 
-def _full_name(row: Mapping[str, str]) -> str:
-    return f"{row.get('first_name', '')} {row.get('last_name', '')}".strip()
+def full_name_in(row: Mapping[str, str]) -> str:
+    """A student's first and last name in a row of that table; "" without any."""
+    return next(iter(ways_of_writing(row)), "")
 
 
 def the_student(name: str, known: Mapping[str, str]) -> str:

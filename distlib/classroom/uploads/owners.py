@@ -1,54 +1,81 @@
-"""Whose upload it is, by the names of files and folders. A name that the learning platform gave counts before any name
+"""Whose upload it is, as names of files and folders say. A name that the learning platform gave counts before any name
 that a student can choose.
 
     Moodle   Ada Lovelace_1204_assignsubmission_file/work.ipynb     a folder per student; or the same in front of a file
+             Section 3-Ada Lovelace_1204_assignsubmission_file/…    of a group
     Canvas   lovelaceada_LATE_1204_77_work.ipynb                    a file per student: name, user, upload
     ours     02_all_reduce--ada-lovelace.ipynb                      from `distlib hand-in`
     others   ada/work.ipynb, ada.ipynb                              a folder or a file named after the student
+
+Canvas's number is the student's, in every exercise. Moodle's is that of one student in one exercise. Which student of
+the class somebody with such a name is, `identities` finds.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from distlib.classroom.register.known_students import rows_of_table, ways_of_writing
 from distlib.classroom.uploads.files import Upload, stem_of
-from distlib.classroom.uploads.upload_names import key_of, read_upload_name, student_name, without_copy
+from distlib.classroom.uploads.upload_names import read_upload_name, without_copy
 
-_MOODLE = re.compile(r"(?P<name>.+?)_(?P<number>\d+)_assignsubmission_[a-z]+(?:_.*)?", re.DOTALL)
-_CANVAS = re.compile(r"(?P<name>[^_]+)_(?:LATE_)?(?P<number>\d+)_(?P<upload>\d+)_.+", re.DOTALL)
+MOODLE, CANVAS = "Moodle", "Canvas"
+_MOODLE = re.compile(r"_(?P<number>\d+)_assignsubmission_[a-z]+(?=_|$)")
+_CANVAS = re.compile(r"(?P<name>[^_]+)_(?P<late>LATE_)?(?P<number>\d+)_(?P<upload>\d+)_.+", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Owner:
-    """A student, as a name of a file or folder says.
+    """Somebody, as a name of a file or folder says.
 
     Attributes:
         name: as it is written there.
-        number: of the student at the learning platform, "" without one.
+        number: that the learning platform has added, "" without one.
         upload: a number that grows with each upload, 0 without one.
+        platform: which one has given the name, "" for none.
+        is_late: whether the platform says that it was handed in late.
+        other: how else the name can be read: a student may have chosen it such that it seems to be somebody else's.
+        within: the folder around it that was taken for no student's; "" for none.
     """
 
     name: str
     number: str = ""
     upload: int = 0
+    platform: str = ""
+    is_late: bool = False
+    other: str = ""
+    within: str = ""
+
+    @property
+    def source(self) -> tuple[str, str]:
+        """What is the same for uploads of one person: platform and number; both "" where no platform says it."""
+        return self.platform, self.number
 
 
-def owners(uploads: Sequence[Upload], assignment: str) -> list[Owner | None]:
+def owners(
+    uploads: Sequence[Upload],
+    assignment: str,
+    zip_name: str = "",
+    is_student: Callable[[str], bool] = lambda name: False,
+) -> list[Owner | None]:
     """The owner of each upload of one folder or zip file; None where no name says it.
 
     Args:
         uploads: all that the folder or zip file holds.
         assignment: such as "02_all_reduce".
+        zip_name: of the zip file, without its ending; "" for a folder.
+        is_student: whether somebody of the class is known by a name. What lies in such a folder is that student's.
     """
     paths = [upload.parts for upload in uploads]
-    while _is_wrapped(paths, assignment):
+    if zip_name and is_student(zip_name):
+        return [Owner(zip_name) for _ in paths]
+    within = ""
+    while _is_wrapped(paths, assignment, is_student):
+        within = "" if paths[0][0] == zip_name else paths[0][0]  # a folder that was made a zip file is in one
         paths = [path[1:] for path in paths]
-    return [_owner(path, assignment) for path in paths]
+    found = (_owner(path, assignment) for path in paths)
+    return [replace(owner, within=within) if owner else None for owner in found]
 
 
 def _owner(path: Sequence[str], assignment: str) -> Owner | None:
@@ -62,52 +89,25 @@ def _owner(path: Sequence[str], assignment: str) -> Owner | None:
 
 
 def _of_platform(name: str) -> Owner | None:
-    if found := _MOODLE.fullmatch(name):
-        return Owner(found["name"], found["number"])
+    """The owner in a name of a platform's. Of several readings that with the longest name, the first other with it."""
+    first, *others = [*_readings(name)] or [None]
+    return replace(first, other=others[-1].name) if first and others else first
+
+
+def _readings(name: str) -> Iterator[Owner]:
+    for found in reversed([*_MOODLE.finditer(name)]):
+        if found.start():
+            yield Owner(name[: found.start()], found["number"], platform=MOODLE)
     if found := _CANVAS.fullmatch(name):
-        return Owner(found["name"], found["number"], int(found["upload"][:18]))
-    return None
+        yield Owner(found["name"], found["number"], int(found["upload"][:18]), CANVAS, bool(found["late"]))
 
 
-def _is_wrapped(paths: Sequence[Sequence[str]], assignment: str) -> bool:
+def _is_wrapped(paths: Sequence[Sequence[str]], assignment: str, is_student: Callable[[str], bool]) -> bool:
     """Whether all lie in one folder that is not a student's: then what stands for students is inside of it."""
-    if len({path[0] for path in paths}) != 1 or any(len(path) == 1 for path in paths) or _of_platform(paths[0][0]):
+    if len({path[0] for path in paths}) != 1 or any(len(path) == 1 for path in paths):
+        return False
+    if _of_platform(paths[0][0]) or read_upload_name(paths[0][0]) or is_student(paths[0][0]):
         return False
     inside = {path[1] for path in paths}
     named = [name for name in inside if _of_platform(name) or read_upload_name(stem_of(name))]
     return bool(named) or (len(inside) > 1 and all(_owner([name], assignment) for name in inside))
-
-
-class Roster:
-    """The names by which students are known here, so that one student has one folder, however the upload came.
-
-    Args:
-        entries: of each student the name of the folder, and other ways in which the name may be written.
-    """
-
-    def __init__(self, entries: Iterable[tuple[str, Sequence[str]]] = ()) -> None:
-        found = {(key_of(way), known) for known, ways in entries for way in (known, *ways)}
-        meanings = Counter(key for key, _ in found)
-        self._known = {key: known for key, known in found if meanings[key] == 1}
-
-    def folder(self, name: str) -> str:
-        """The name of a student's folder, for a name as it is written in uploads."""
-        return self._known.get(key_of(name)) or student_name(name)
-
-
-def read_roster(table: Path, folders: Iterable[str]) -> Roster:
-    """The roster of a class.
-
-    Args:
-        table: with the columns id, first_name, last_name; it need not be there.
-        folders: names of students' folders.
-
-    Raises:
-        OSError, ValueError, csv.Error: the table can't be read.
-    """
-    entries: list[tuple[str, Sequence[str]]] = []
-    for row in rows_of_table(table):
-        if (known := row.get("id", "")).strip("."):
-            entries.append((known if "/" not in known else student_name(known), ways_of_writing(row)))
-    known_ids = {known for known, _ in entries}
-    return Roster([*entries, *((name, ()) for name in folders if name not in known_ids)])
