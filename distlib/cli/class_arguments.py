@@ -9,7 +9,7 @@ from distlib.cli.command_arguments import ASSIGNMENT, add_course
 
 
 def add_class_arguments(parser: argparse.ArgumentParser) -> None:
-    """`distlib class due`, `extend`, `team`, `alias`, `report`, `side-by-side`, `pseudonyms` and `second-marker`."""
+    """`distlib class due`, `extend`, `team`, `alias`, `same`, `report`, and what else is said about a class."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     due = _action(actions, "due", "set when an exercise is due; without a date, show it")
     due.add_argument("assignment", metavar="ASSIGNMENT", help=ASSIGNMENT)
@@ -29,6 +29,10 @@ def add_class_arguments(parser: argparse.ArgumentParser) -> None:
     alias.add_argument("written", metavar="NAME", nargs="?", default="", help="as distlib collect has printed it")
     alias.add_argument("student", metavar="STUDENT", nargs="?", default="")
     alias.add_argument("--none", action="store_true", help="take it back")
+    same = _action(actions, "same", "make two names one student's, in all exercises, gradebook and exports")
+    same.add_argument("old", metavar="OLD", help="the name that goes")
+    same.add_argument("new", metavar="NEW", help="the student's name, which stays")
+    same.add_argument("--keep", metavar="NAME", default="", help="whose work counts where both have some")
     _action(actions, "report", "write pages about the whole course: typical wrong ideas, marks, who is missing")
     alike = _action(actions, "side-by-side", "write a page with answers that are more alike than is usual in the class")
     alike.add_argument("assignment", metavar="ASSIGNMENT", help=ASSIGNMENT)

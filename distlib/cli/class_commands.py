@@ -20,6 +20,7 @@ from distlib.classroom.register.aliases import read_aliases, typed_alias, write_
 from distlib.classroom.register.class_register import ClassRegister, change_register, classroom_of, read_register
 from distlib.classroom.register.due_dates import due_dates, extend, in_words
 from distlib.classroom.register.known_students import known_students, the_student
+from distlib.classroom.register.merge_students import merge_students
 from distlib.classroom.register.pseudonym_list import give_pseudonyms, write_for_second_marker, write_who_is_who
 from distlib.classroom.register.roster import read_roster
 from distlib.classroom.uploads.upload_names import student_name
@@ -171,6 +172,13 @@ def _student_of_the_class(course: Course, name: str) -> str:
     return the_student(name, roster.names()) if roster.is_closed else student_name(name)
 
 
+def _make_one(course: Course, options: argparse.Namespace) -> str:
+    new = _student_of_the_class(course, options.new)
+    plan = merge_students(course, options.old, new, options.keep)
+    done = f"{plan.old} is {plan.new} now, in {joined(list(plan.kept))}."
+    return f"{done}\nNext: distlib grade and nbgrader generate_feedback for these, and distlib export"
+
+
 def _aliases(aliases: Mapping[str, str]) -> str:
     lines = [f"{written} is {student}" for written, student in sorted(aliases.items())]
     return "\n".join([*lines, f"{count(len(lines), 'name')} in classroom/aliases.csv."])
@@ -221,6 +229,7 @@ _ACTIONS: dict[str, Callable[[Course, argparse.Namespace], str]] = {
     "extend": _extend,
     "team": _set_team,
     "alias": _set_alias,
+    "same": _make_one,
     "report": _report,
     "side-by-side": _side_by_side,
     "pseudonyms": _give_pseudonyms,

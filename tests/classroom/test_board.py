@@ -279,10 +279,10 @@ def test_a_student_hands_in_and_the_instructor_collects(
     uploads = student / "work" / "handed_in"
     course = new_course(tmp_path / "course")
     uploaded = uploads / "games--ada-lovelace.ipynb"
-    assert [outcome.state for outcome in collect(course, "games", [uploaded])] == [COLLECTED]
+    assert [outcome.state for outcome in collect(course, "games", [uploaded]).outcomes] == [COLLECTED]
     found = read_handed(course.root / "classroom" / "submitted" / "ada-lovelace" / "games" / "games.ipynb")
     assert found.plays == (HandedPlay("grid", 1, json.dumps(BEST)),) and found.pseudonym == "Night Owl"
-    others = collect(course, "02_all_reduce", [uploaded])
+    others = collect(course, "02_all_reduce", [uploaded]).outcomes
     assert [(outcome.state, outcome.why) for outcome in others] == [(LEFT_OUT, "it is a hand-in of games")]
 
 

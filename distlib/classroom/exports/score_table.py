@@ -15,6 +15,7 @@ from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.grader.export import score_of
 from distlib.classroom.grader.gradebook import is_late_unknown, late_costs_points
 from distlib.classroom.register.known_students import students_in_table
+from distlib.classroom.register.merge_plan import check_nothing_is_half_done
 from distlib.classroom.rounding import rescaled
 from distlib.classroom.words import joined
 
@@ -78,6 +79,7 @@ def read_scores(course: Course, assignments: Sequence[str] = (), *, provisional:
     Raises:
         CourseError: the gradebook does not know an exercise, or knows none.
     """
+    check_nothing_is_half_done(course)
     is_costly = late_costs_points(course.config)
     with Gradebook(course.settings.db_url, course.settings.course_id) as gradebook:
         full = {each.name: float(each.max_score) for each in gradebook.assignments}

@@ -18,11 +18,9 @@ inputs as before: its marks change only if the tests have.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import secrets
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -38,6 +36,7 @@ from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.grader.examine import PATIENCE, Examined, Examinee, OpenJudge, examine_all
 from distlib.classroom.grader.examinees import Basis, Examinees, problem_of_name
 from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
+from distlib.classroom.grader.one_grader import one_grader
 from distlib.classroom.grader.refused import Refused, read_refused
 from distlib.classroom.grader.share_results import ShareResults
 from distlib.classroom.grader.source import Source
@@ -45,6 +44,7 @@ from distlib.classroom.grader.spreadsheet import spreadsheet
 from distlib.classroom.grader.student_record import Record, record_path
 from distlib.classroom.grader.submission import read_timestamp, why_no_time
 from distlib.classroom.register.due_dates import DueDates, due_dates
+from distlib.classroom.register.merge_plan import check_nothing_is_half_done
 from distlib.classroom.register.teams import TeamWork, share_in_teams
 from distlib.whole_file import write_file
 
@@ -144,7 +144,8 @@ def grade_class(
     Raises:
         CourseError: nothing can be graded.
     """
-    with _alone(course, assignment):
+    with one_grader(course):
+        check_nothing_is_half_done(course)
         shares = ShareResults(course, assignment)
         seed = seed or shares.seed() or secrets.token_hex(16)
         examinees = Examinees(course, assignment, times or {})
@@ -425,23 +426,6 @@ def _shared(course: Course, assignment: str, teams: Mapping[str, Sequence[str]])
         return share_in_teams(course, assignment, teams)
     except OSError as error:
         raise CourseError(f"a team's notebook can't be copied: {error.strerror or error}") from None
-
-
-@contextmanager
-def _alone(course: Course, assignment: str) -> Iterator[None]:
-    """Only one grader at a time in a course. The system frees the lock when a process ends."""
-    path = course.records(assignment).parent / ".lock"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("w")
-    except OSError as error:
-        raise CourseError(f"{course.name(path)} can't be written: {error.strerror}") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CourseError("another distlib grade is running in this course; wait for its end") from None
-        yield
 
 
 def _has_marks(marks: Mapping[str, Mapping[str, Mark]], student: str) -> bool:

@@ -13,6 +13,8 @@ An instructor, `distlib collect` and `distlib release`:
 
     files        the files in folders and zip files
     owners       whose file it is: our own names, and those of learning platforms
+    identities   which student of the class that is, or what to ask; origins, from whom each submission came
+    handed_in_times    when it was handed in, as files or a table say
     collect      from uploads to classroom/submitted/
     release      the course for students
 

@@ -29,6 +29,7 @@ from distlib.classroom.grader.submission import (
     write_timestamp,
 )
 from distlib.classroom.register.aliases import read_aliases
+from distlib.classroom.register.merge_plan import check_nothing_is_half_done
 from distlib.classroom.register.roster import Roster, read_roster
 from distlib.classroom.register.table_file import TableError
 from distlib.classroom.uploads.files import Upload, find_uploads, stem_of
@@ -125,6 +126,7 @@ def collect(
     Raises:
         CourseError, ValueError, OSError: a source or a table can't be read, or nothing can be written.
     """
+    check_nothing_is_half_done(course)
     submitted = course.folder("submitted", "x", assignment).parents[1]
     submitted.mkdir(parents=True, exist_ok=True)
     roster = read_roster(course, [folder.name for folder in submitted.iterdir() if folder.is_dir()])
@@ -142,7 +144,7 @@ def collect(
                 candidate = _examined(_Candidate(upload, owner, identities.of(owner)), assignment, known)
                 by_student[candidate.student].append(candidate)
         times = HandedInTimes(time_zone, said, "" if believe_times else _alike(by_student))
-        place = _Place(course, assignment, times)
+        place = _Store(course, assignment, times)
         for candidates in by_student.values():
             outcomes += _decide(_told_apart(candidates), place)
     outcomes = _worth_saying(outcomes)
@@ -271,7 +273,7 @@ def _another(candidate: _Candidate, others: Iterable[tuple[str, str]]) -> str:
     return f"{why}. {settled(candidate.owner, with_number=True)}"
 
 
-def _decide(candidates: Sequence[_Candidate], place: _Place) -> list[UploadOutcome]:
+def _decide(candidates: Sequence[_Candidate], place: _Store) -> list[UploadOutcome]:
     """Take the latest notebook of a student that can be taken."""
     outcomes = [_refused(candidate) for candidate in candidates if candidate.problem]
     good = sorted(
@@ -290,7 +292,7 @@ def _refused(candidate: _Candidate) -> UploadOutcome:
     return UploadOutcome(candidate.upload.name, candidate.student, state, candidate.problem)
 
 
-class _Place:
+class _Store:
     """Where the submissions of an assignment are put."""
 
     def __init__(self, course: Course, assignment: str, times: HandedInTimes) -> None:

@@ -30,7 +30,7 @@ class Origin:
 
     @property
     def source(self) -> tuple[str, str]:
-        """As in `Owner`."""
+        """The same as of an `Owner`."""
         return self.platform, self.number
 
 
