@@ -51,7 +51,10 @@ def explain_error(error: RankError | TypeError, signs: Signs = (), *, has_ranks:
     if re.search("NotImplementedError(?!:)", text):  # with a colon it is one of torch's
         return say.remark("not_written")
     lead = next((lead for kind, lead in _LEADS if isinstance(error, kind)), say("not_sent"))
-    return Remark(lead, tuple(text.splitlines()), _cause(error, text, signs))
+    cause = _cause(error, text, signs)
+    if has_ranks and cause == say("key"):
+        cause = f"{cause} {say('no_shared_memory')}"
+    return Remark(lead, tuple(text.splitlines()), cause)
 
 
 def without_our_files(text: str) -> str:

@@ -75,7 +75,8 @@ def ring_attention(
         values that it sees, weighted by the softmax of the scores. Finite also where scores are
         beyond the range of exp.
 
-    Cost: N - 1 times the block of keys and values to the next rank, in one message or two.
+    Cost: N - 1 times the block of keys and values to the next rank, in one message or two. With
+        any number of ranks, a rank keeps at most two blocks at a time besides its own.
     """
     ### BEGIN SOLUTION
     heads, positions, features = queries.shape
@@ -130,8 +131,9 @@ for causal, scale in ((False, 1.0), (True, 1.0), (True, 100.0)):
     )
 
 # %% [markdown]
-# **Visible test: 4 points.** It compares with a single process, and looks at each message. Each of `sequences` is the
-# number of ranks, whether there is a causal mask, and the scale of queries and keys.
+# **Visible test: 4 points.** It compares with a single process, looks at each message, and counts the bytes of all
+# tensors that a rank keeps at the same time. Each of `sequences` is the number of ranks, whether there is a mask, the
+# scale of queries and keys, and the numbers of heads, positions and features; where these are missing, they are drawn.
 
 # %% test="ring_attention_visible" points=4
 from distlib.exercises.long_and_sparse.checks import check_ring_attention
@@ -140,42 +142,44 @@ report = check_ring_attention(
     ring_attention,
     sequences=[
         (2, False, 1.0),
-        (3, False, 1.0),
+        (3, False, 1.0, (2, 3, 4)),
         (2, True, 1.0),
         (4, True, 1.0),
         (3, True, 60.0),
+        (12, False, 1.0, (1, 2, 9)),
         (1, True, 1.0),
     ],
 )
-# 2 steps, keys and values of 2 heads, 3 positions
+# 2 steps, keys and values of 2 heads, 3 positions and 4 features
 assert report[1].trace.bytes_sent == [2 * 2 * 2 * 3 * 4 * 8] * 3
 print(report)
 
 # %% [markdown]
-# **Hidden test: 5 points.** More ranks, and larger scores.
+# **Hidden test: 5 points.** Other sizes and numbers of ranks, and larger scores.
 
 # %% test="ring_attention_hidden" points=5
 # The hidden tests of ring_attention stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 7 ranks, with and without a mask, scores beyond the range of exp, and one rank.
+### What this tests: up to 12 ranks, other sizes, with and without a mask, scores far beyond the range of exp, one rank.
 from distlib.exercises.long_and_sparse.checks import check_ring_attention
 
 report = check_ring_attention(
     ring_attention,
     sequences=[
         (2, False, 1.0),
-        (2, True, 60.0),
-        (3, True, 1.0),
-        (3, False, 60.0),
+        (2, True, 90.0),
+        (3, True, 1.0, (5, 4, 7)),
+        (3, False, 200.0),
         (4, False, 1.0),
-        (5, True, 60.0),
+        (5, True, 120.0),
         (7, True, 1.0),
-        (1, True, 60.0),
+        (12, True, 1.0, (3, 2, 11)),
+        (1, True, 90.0),
         (1, False, 1.0),
     ],
     seed=131,
 )
-assert report[2].trace.bytes_sent == [2 * 2 * 2 * 3 * 4 * 8] * 3
+assert report[2].trace.bytes_sent == [2 * 2 * 5 * 4 * 7 * 8] * 3
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -257,6 +261,7 @@ for rank, told in enumerate(four.run(try_dispatch)):
 
 # %% [markdown]
 # **Visible test: 3 points.** Each of `routings` has, rank by rank, the experts of the tokens, and then the capacity.
+# How many features a token has is drawn.
 
 # %% test="dispatch_to_experts_visible" points=3
 from distlib.exercises.long_and_sparse.checks import check_dispatch_to_experts
@@ -290,12 +295,13 @@ report = check_dispatch_to_experts(
         ([[], [0, 0, 0]], 1),
         ([[0, 1, 2, 2], [0, 0], []], 2),
         ([[3, 3, 3], [3, 3], [3], [3, 3, 3, 3]], 2),
+        ([[1, 1, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0]], 4),
         ([[0, 0]], 1),
     ],
     drawn=[3, 5, 6],
     seed=132,
 )
-assert len(report) == 8
+assert len(report) == 9
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -19,20 +19,20 @@ from distlib.trace import Trace
 
 def seen_of(plan: RingPlan) -> Seen:
     draw = Draw(3)
-    inputs = [{name: draw.normal((2, 3, 4)) for name in ("queries", "keys", "values")} for _ in range(plan.ranks)]
+    inputs = [{name: draw.normal(plan.shape) for name in ("queries", "keys", "values")} for _ in range(plan.ranks)]
     return Seen(Case(plan.title, attend, inputs, plan), [], Trace(plan.ranks, []), True)
 
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_parts_of_all_ranks_are_the_attention_of_torch(causal: bool) -> None:
-    seen = seen_of(RingPlan(3, causal))
+    seen = seen_of(RingPlan(3, causal, 1.0, (2, 3, 4)))
     whole = [torch.cat(seen.given(name), dim=1) for name in ("queries", "keys", "values")]
     together = torch.cat([attention(seen, rank) for rank in range(3)], dim=1)
     torch.testing.assert_close(together, scaled_dot_product_attention(*whole, is_causal=causal), rtol=1e-12, atol=1e-14)
 
 
 def test_the_outputs_of_usual_mistakes_differ_from_the_right_one() -> None:
-    seen = seen_of(RingPlan(3, causal=True))
+    seen = seen_of(RingPlan(3, True, 1.0, (2, 3, 4)))
     right = attention(seen, 1)
     for words, values in checks._wrong_outputs(seen, 1).items():
         for value in values if isinstance(values, list) else [values]:
@@ -42,7 +42,9 @@ def test_the_outputs_of_usual_mistakes_differ_from_the_right_one() -> None:
 
 def test_scores_of_a_case_are_beyond_the_range_of_exp() -> None:
     (case,) = checks.check_ring_attention.cases(Draw(1), sequences=[(3, True, 60.0)])
-    scores = [given["queries"] @ given["keys"].transpose(1, 2) / math.sqrt(4) for given in case.inputs]
+    scores = [
+        given["queries"] @ given["keys"].transpose(1, 2) / math.sqrt(given["keys"].shape[2]) for given in case.inputs
+    ]
     assert max(float(each.max()) for each in scores) > 710
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from distlib.checks.rules.values import compared, in_a_line, is_close, is_equal
+from distlib.checks.rules.returns import same
+from distlib.checks.rules.values import compared, explain_form, in_a_line, is_close, is_equal
 
 ONES = torch.ones(3, dtype=torch.float64)
 
@@ -39,6 +40,13 @@ def test_tolerances_and_dtypes_can_be_chosen() -> None:
 def test_nothing_is_like_nothing_only() -> None:
     assert is_equal(None, None) and is_close(None, None)
     assert not is_equal(ONES, None) and not is_close([], None)
+
+
+@pytest.mark.parametrize("found", [torch.tensor(0.5), torch.tensor([0.5], dtype=torch.float64)])
+def test_a_tensor_is_no_python_number(found: torch.Tensor) -> None:
+    assert not same(found, 0.5) and not same([found], [0.5]) and not same(torch.ones(3), 1)
+    assert "tensor.item() is a float" in explain_form(found, 0.5)
+    assert explain_form(0.25, 0.5) == explain_form(ONES, 0.5) == explain_form(None, 0.5) == ""
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
 from distlib.checks.plays.gated import PassGate
-from distlib.checks.plays.plain_values import plain
+from distlib.checks.plays.plain_values import changed_inputs, plain
 from distlib.communicator import Communicator
 
 
@@ -16,8 +17,14 @@ def call(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any
 
 
 def call_twice(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> Any:
-    """As `call`; where a second call returns something else, {"first": …, "again": …}, for `returns.every_call`."""
+    """As `call`; where a second call returns something else, {"first": …, "again": …}, for `returns.every_call`.
+
+    A function that has changed its arguments is not called again: what would come of that is no news.
+    """
+    before = copy.deepcopy(inputs)
     first = plain(call(comm, function, inputs, gate))  # a copy: the second call may change what the first has returned
+    if changed_inputs(before, inputs):
+        return first
     again = plain(call(comm, function, inputs, gate))
     return first if repr(first) == repr(again) else {"first": first, "again": again}
 

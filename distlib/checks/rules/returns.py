@@ -18,7 +18,7 @@ import torch
 from distlib.checks.case import Case
 from distlib.checks.plays.calls import call
 from distlib.checks.remark import Remark
-from distlib.checks.rules.values import Mistakes
+from distlib.checks.rules.values import Mistakes, explain_form
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 
@@ -57,7 +57,8 @@ def returns(
     table = (mistakes() if callable(mistakes) else mistakes) or {}
     if isinstance(right, bool) and not isinstance(found, bool):
         otherwise = say("true_or_false")
-    cause = next((words for words, value in table.items() if same(found, value)), otherwise)
+    known = (words for words, value in table.items() if same(found, value))
+    cause = next(known, "") or explain_form(found, right) or otherwise
     return say.remark("wrong_value", f"expected {shown(right)}", f"found    {shown(found)}", cause=cause)
 
 
@@ -98,6 +99,8 @@ def same(found: Any, expected: Any) -> bool:
     if isinstance(expected, torch.Tensor):
         is_alike = isinstance(found, torch.Tensor) and found.shape == expected.shape and found.dtype == expected.dtype
         return is_alike and torch.allclose(found, expected)
+    if isinstance(found, torch.Tensor):
+        return False
     if isinstance(expected, list | tuple):
         is_list = isinstance(found, list | tuple) and len(found) == len(expected)
         return is_list and all(map(same, found, expected))

@@ -78,6 +78,8 @@ def explain_dtype(found: Any, right: Any) -> str:
 
 def explain_form(found: Any, right: Any) -> str:
     """What is wrong with type, dtype or shape; empty if nothing is, or if one of both is None."""
+    if isinstance(right, int | float):
+        return explain_item(found)
     if found is None or not isinstance(right, torch.Tensor):
         return ""
     if isinstance(found, list | tuple) and all(isinstance(part, torch.Tensor) for part in found):
@@ -89,6 +91,15 @@ def explain_form(found: Any, right: Any) -> str:
     if found.dtype != right.dtype:
         return say("dtype", dtype=right.dtype)
     return ""
+
+
+def explain_item(found: Any) -> str:
+    """What to say of a tensor where a Python number is due; empty if it is none.
+
+    One rule for all exercises: a function whose annotation says float or int returns a Python number. Where text and
+    annotation leave it open, a tensor with one number is as good.
+    """
+    return say("item") if isinstance(found, torch.Tensor) and found.numel() == 1 else ""
 
 
 def explain_average(found: object, right: torch.Tensor) -> str:

@@ -27,7 +27,6 @@ say = Sentences(__file__)
 
 # ── ring_attention ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-HEADS, POSITIONS, FEATURES = 2, 3, 4
 ATTEND_ERRORS = (
     ("waits to send", say("circle")),
     ("waits to receive", say("circle")),
@@ -44,33 +43,62 @@ class RingPlan:
         ranks: how many.
         causal: whether a position sees only itself and those before it.
         scale: of queries and keys; with 60, scores are beyond the range of exp.
+        shape: heads, positions and features of each rank's queries, keys and values.
     """
 
     ranks: int
-    causal: bool = False
-    scale: float = 1.0
+    causal: bool
+    scale: float
+    shape: tuple[int, int, int]
 
     @property
     def title(self) -> str:
-        """ "on 3 ranks, causal, large scores"."""
-        title = f"on {count(self.ranks, 'rank')}, {'causal' if self.causal else 'without a mask'}"
-        return title + ", large scores" * (self.scale > 1)
+        """ "on 3 ranks, [2, 5, 8] on each, causal, large scores"."""
+        title = f"on {count(self.ranks, 'rank')}, {list(self.shape)} on each"
+        return title + (", causal" if self.causal else ", without a mask") + ", large scores" * (self.scale > 1)
+
+    @property
+    def tensor_bytes(self) -> int:
+        """Of a rank's queries, of its keys, and of its values."""
+        return 8 * math.prod(self.shape)
+
+    @property
+    def most_alive(self) -> int:
+        """Bytes on a rank that lets blocks go by: what it is given, two blocks more, and all that it computes with.
+
+        That is generous: right answers need up to 17 times the queries, and messages under way are among that. But all
+        blocks of twelve ranks are more, where a rank has far fewer positions than features, so that scores are small.
+        """
+        heads, positions, _ = self.shape
+        scores = 8 * heads * positions**2
+        return 20 * self.tensor_bytes + 8 * scores
+
+
+def _drawn_shape(draw: Draw, ranks: int) -> tuple[int, int, int]:
+    """Heads, positions and features: numbers that differ from each other, and from that of the ranks."""
+    heads, positions = draw.sample([number for number in range(2, 7) if number != ranks], 2)
+    return heads, positions, draw.choice([number for number in range(7, 13) if number != ranks])
+
+
+Sequences = Sequence[tuple[int, bool, float] | tuple[int, bool, float, tuple[int, int, int]]]
 
 
 @task("comm", "queries", "keys", "values", "causal", errors=ATTEND_ERRORS, untouched=["queries", "keys", "values"])
-def check_ring_attention(draw: Draw, *, sequences: Sequence[tuple[int, bool, float]]) -> Iterator[Case]:
+def check_ring_attention(draw: Draw, *, sequences: Sequences) -> Iterator[Case]:
     """`function(comm, queries, keys, values, causal)`: the attention of this rank's positions to all of them.
 
-    `sequences`: of each the number of ranks, whether it is causal, and the scale of queries and keys.
+    `sequences`: of each the number of ranks, whether it is causal, the scale of queries and keys; and heads, positions
+    and features. Where these are not there, they are drawn.
     """
-    for plan in (RingPlan(*each) for each in sequences):
+    for ranks, causal, scale, *shape in sequences:
+        plan = RingPlan(ranks, causal, scale, *shape or [_drawn_shape(draw, ranks)])
         inputs = [
             {
-                name: draw.normal((HEADS, POSITIONS, FEATURES)) * (1 if name == "values" else plan.scale)
+                name: draw.normal(plan.shape) * (1 if name == "values" else scale)
                 for name in ("queries", "keys", "values")
             }
-            | {"causal": plan.causal}
-            for _ in range(plan.ranks)
+            | {"causal": causal}
+            for _ in range(ranks)
         ]
         yield Case(plan.title, attend, inputs, plan)
 
@@ -85,6 +113,8 @@ def _(seen: Seen) -> Remarks:
         otherwise = say("none_returned") if found is None else explain_factor(found, right, say("output"))
         yield holds(what, found, right, mistakes, same=is_close, otherwise=otherwise)
     yield from _ring(seen)
+    for rank in seen.ranks:
+        yield _let_go_by(seen, rank)
 
 
 def attention(
@@ -92,7 +122,7 @@ def attention(
     rank: int,
     blocks: Sequence[int] | None = None,
     *,
-    scaled: bool = True,
+    divisor: float | None = None,
     causal: bool | None = None,
     normalized: bool = True,
 ) -> torch.Tensor:
@@ -100,17 +130,18 @@ def attention(
 
     Args:
         blocks: the ranks whose keys and values are seen; None for all.
-        scaled: whether scores are divided by the root of the features.
+        divisor: of the scores; None: the root of the features.
         causal: whether it is masked; None: as in the case.
         normalized: whether weights add up to 1.
     """
     chosen = list(seen.ranks if blocks is None else blocks)
     queries = seen.case.inputs[rank]["queries"]
     keys, values = (torch.cat([seen.case.inputs[r][name] for r in chosen], dim=1) for name in ("keys", "values"))
-    scores = queries @ keys.transpose(1, 2) / (math.sqrt(FEATURES) if scaled else 1)
+    scores = queries @ keys.transpose(1, 2) / (divisor or math.sqrt(queries.shape[2]))
     if seen.facts.causal if causal is None else causal:
-        own = torch.arange(POSITIONS) + rank * POSITIONS
-        others = torch.cat([torch.arange(POSITIONS) + r * POSITIONS for r in chosen])
+        positions = queries.shape[1]
+        own = torch.arange(positions) + rank * positions
+        others = torch.cat([torch.arange(positions) + r * positions for r in chosen])
         scores = scores.masked_fill(others > own[:, None], -math.inf)
     weights = scores.softmax(-1) if normalized else (scores - scores.amax(-1, keepdim=True)).exp()
     return weights.nan_to_num() @ values
@@ -122,38 +153,58 @@ def _wrong_outputs(seen: Seen, rank: int) -> dict[str, Any]:
     found = {
         say("own_only"): attention(seen, rank, [rank]),
         say("averaged_blocks"): [each.mean(0), each.sum(0)],
-        say("not_scaled"): attention(seen, rank, scaled=False),
+        say("not_scaled"): attention(seen, rank, divisor=1),
+        say("scaled_otherwise"): [attention(seen, rank, divisor=each) for each in _other_divisors(seen)],
         say("not_normalized"): attention(seen, rank, normalized=False),
     }
     if len(others) > 1:
         found[say("block_missing")] = [
             attention(seen, rank, [r for r in seen.ranks if r != left_out]) for left_out in others
         ]
+        back = [(rank - step) % seen.size for step in seen.ranks]
+        found[say("blocks_missing")] = [attention(seen, rank, sorted(back[:n])) for n in range(2, seen.size - 1)]
     if seen.facts.causal:
         found[say("no_mask")] = attention(seen, rank, causal=False)
         found[say("own_mask")] = _masked_alike(seen, rank)
     return found
 
 
+def _other_divisors(seen: Seen) -> list[float]:
+    """What scores may be divided by in the place of the root of the features: these themselves, and other roots."""
+    features = seen.facts.shape[2]
+    return [features, *(math.sqrt(number) for number in range(2, 13) if number != features)]
+
+
 def _masked_alike(seen: Seen, rank: int) -> torch.Tensor:
     """Every block masked as if it were the rank's own."""
     queries = seen.case.inputs[rank]["queries"]
     keys, values = (torch.cat([given[name] for given in seen.case.inputs], dim=1) for name in ("keys", "values"))
-    scores = queries @ keys.transpose(1, 2) / math.sqrt(FEATURES)
-    mask = torch.ones(POSITIONS, POSITIONS, dtype=torch.bool).triu(1).repeat(1, seen.size)
+    scores = queries @ keys.transpose(1, 2) / math.sqrt(queries.shape[2])
+    positions = queries.shape[1]
+    mask = torch.ones(positions, positions, dtype=torch.bool).triu(1).repeat(1, seen.size)
     return scores.masked_fill(mask, -math.inf).softmax(-1) @ values
 
 
 def _ring(seen: Seen) -> Remarks:
     """Each rank sends its block, and what comes in, to the next one, N - 1 times."""
     steps = seen.size - 1
-    nbytes = 2 * steps * HEADS * POSITIONS * FEATURES * 8
+    nbytes = 2 * steps * seen.facts.tensor_bytes
     ways = {}
     if steps:
         for rank in seen.ranks:
             way = Way(nbytes, "keys and values", 2 * steps, {nbytes + nbytes // steps: say("one_step_too_many")})
             ways[rank, (rank + 1) % seen.size] = way
     yield from sends(seen, ways, say("next_only"))
+
+
+def _let_go_by(seen: Seen, rank: int) -> Remark | None:
+    """A rank keeps at most two blocks besides its own."""
+    plan: RingPlan = seen.facts
+    alive = seen[rank]["peak"]
+    if alive <= plan.most_alive:
+        return None
+    numbers = {"alive": count(alive, "byte"), "block": count(2 * plan.tensor_bytes, "byte")}
+    return say.remark("keeps_blocks", rank=rank, **numbers, blocks=alive // (2 * plan.tensor_bytes))
 
 
 # ── dispatch_to_experts ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -163,9 +214,9 @@ DISPATCH_ERRORS = (
     ("waits to receive", say("all_talk")),
     ("has already returned", say("all_talk")),
     ("receives into", say("counts_first")),
+    ("got NoneType", say("none_has_come")),
     ("more than 8 times", say("all_talk")),
 )
-WIDTH = 3  # features of a token
 
 
 @dataclass(frozen=True)
@@ -191,8 +242,16 @@ class DispatchPlan:
 
 
 def _drawn_routing(draw: Draw, ranks: int) -> DispatchPlan:
-    experts = [[draw.randrange(ranks) for _ in range(draw.randint(0, 6))] for _ in range(ranks)]
-    return DispatchPlan(experts, draw.randint(1, 3))
+    experts = [[draw.randrange(ranks) for _ in range(draw.randint(0, 9))] for _ in range(ranks)]
+    return DispatchPlan(experts, draw.randint(1, 4))
+
+
+def _drawn_features(draw: Draw, routing: DispatchPlan) -> int:
+    """Of a token: a number that differs from those of ranks, of tokens, and of what comes to an expert."""
+    ranks = range(len(routing.experts))
+    taken = {len(ranks), routing.capacity, *map(len, routing.experts)}
+    taken |= {sum(len(routing.kept(src, dst)) for src in ranks) for dst in ranks}
+    return draw.choice([number for number in range(2, 12) if number not in taken])
 
 
 @task("comm", "tokens", "experts", "capacity", errors=DISPATCH_ERRORS, untouched=["tokens", "experts"])
@@ -206,9 +265,10 @@ def check_dispatch_to_experts(
         drawn: numbers of ranks of more routings.
     """
     for routing in (*(DispatchPlan(*each) for each in routings), *(_drawn_routing(draw, ranks) for ranks in drawn)):
+        features = _drawn_features(draw, routing)
         inputs = [
             {
-                "tokens": draw.normal((len(own), WIDTH)),
+                "tokens": draw.normal((len(own), features)),
                 "experts": torch.tensor(list(own), dtype=torch.int64),
                 "capacity": routing.capacity,
             }
@@ -270,7 +330,7 @@ def _in_other_orders(seen: Seen, rank: int) -> list[torch.Tensor]:
 
 def _counts(seen: Seen, rank: int, found: Any) -> Remark | None:
     right = [len(seen.facts.kept(src, rank)) for src in seen.ranks]
-    numbers = found.tolist() if isinstance(found, torch.Tensor) else found
+    numbers = _numbers(found)
     if same(numbers, right):
         return None
     sent = [len(seen.facts.kept(rank, dst)) for dst in seen.ranks]
@@ -279,8 +339,7 @@ def _counts(seen: Seen, rank: int, found: Any) -> Remark | None:
 
 
 def _dropped(seen: Seen, rank: int, found: Any) -> Remark | None:
-    right = seen.facts.dropped(rank)
-    number = found.item() if isinstance(found, torch.Tensor) and found.numel() == 1 else found
+    right, number = seen.facts.dropped(rank), _numbers(found)
     if same(number, right):
         return None
     everyone = sum(seen.facts.dropped(src) for src in seen.ranks)
@@ -288,19 +347,33 @@ def _dropped(seen: Seen, rank: int, found: Any) -> Remark | None:
     return say.remark("wrong_dropped", rank=rank, found=shown(found), right=right, cause=say(cause))
 
 
+def _numbers(found: Any) -> Any:
+    """What is in a tensor, also in those of a list: the text does not say which of both a count is."""
+    if isinstance(found, list | tuple):
+        return [_numbers(each) for each in found]
+    return found.tolist() if isinstance(found, torch.Tensor) else found
+
+
 def _to_experts(seen: Seen) -> Remarks:
     """Tokens go from their rank to that of their expert, once; and one number before."""
-    nbytes: dict[tuple[int, int], int] = {}
+    nbytes: Counter[tuple[int, int]] = Counter()
+    counts: Counter[tuple[int, int]] = Counter()  # bytes of whole numbers
     pairs = Counter((message.src, message.dst) for message in seen.trace)
     for message in seen.trace:
         pair = message.src, message.dst
-        nbytes[pair] = nbytes.get(pair, 0) + message.nbytes
-        if message.nbytes > 8 and not seen.facts.kept(*pair):
+        nbytes[pair] += message.nbytes
+        is_whole = "int" in message.dtype
+        counts[pair] += message.nbytes * is_whole
+        if message.nbytes > 8 and not is_whole and not seen.facts.kept(*pair):
             yield say.remark("no_tokens", such_as(message), src=pair[0], dst=pair[1])
+    features = seen.case.inputs[0]["tokens"].shape[1]
     for (src, dst), found in nbytes.items():
-        tokens = len(seen.facts.kept(src, dst)) * WIDTH * 8
-        if found > tokens + 8:
+        tokens = len(seen.facts.kept(src, dst)) * features * 8
+        whole = counts[src, dst]
+        if found - whole > tokens + 8:
             numbers = {"found": count(found, "byte"), "tokens": count(tokens, "byte")}
             yield say.remark("too_much", src=src, dst=dst, **numbers)
+        if found > tokens + 8:
+            yield say.remark("too_many_numbers", src=src, dst=dst, found=count(found - tokens, "byte"))
         if pairs[src, dst] > 2:
             yield say.remark("too_often", src=src, dst=dst, found=count(pairs[src, dst], "message"))
