@@ -101,7 +101,7 @@ def check_tensor(who: str, value: object, argument: str = "", *, written: bool =
         ValueError: it is sparse, or it is written and some of its elements share memory.
     """
     if not isinstance(value, torch.Tensor):
-        raise TypeError(f"{who} expected a torch.Tensor{argument}, got {described(value)}{_remedy(value)}")
+        raise TypeError(f"{who} expected a torch.Tensor{argument}, got {described(value)}{after_colon(remedy(value))}")
     if value.layout is not torch.strided:
         raise ValueError(
             f"{who} expected a dense tensor{argument}, got a sparse one ({value.layout}) of shape "
@@ -120,19 +120,24 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
     return tensor.numel() > room
 
 
-def _remedy(value: object) -> str:
+def after_colon(text: str) -> str:
+    return f": {text}" if text else ""
+
+
+def remedy(value: object) -> str:
+    """What to do where a tensor was expected and `value` came; "" if nothing is known."""
     if value is None:
-        return ": what works in place returns None; hand over the tensor itself"
+        return "what works in place returns None; hand over the tensor itself"
     if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
-        return ": torch.from_numpy(array) makes a tensor that shares its memory"
+        return "torch.from_numpy(array) makes a tensor that shares its memory"
     if type(value).__name__ == "ReduceOp":
-        return ": the first argument is comm, the second the tensor"
+        return "the first argument is comm, the second the tensor"
     if isinstance(value, torch.nn.Module):
-        return ": a model has many tensors; make one call for each of model.parameters()"
+        return "a model has many tensors; make one call for each of model.parameters()"
     if isinstance(value, Sequence) and any(isinstance(each, torch.Tensor) for each in value):
-        return ": make one call for each of them, or put them into one tensor, with torch.cat(…)"
+        return "make one call for each of them, or put them into one tensor, with torch.cat(…)"
     if isinstance(value, list | tuple | int | float | complex):
-        return ": make a tensor first, with torch.tensor(…)"
+        return "make a tensor first, with torch.tensor(…)"
     return ""
 
 

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from distlib.communicator_names import not_of_a_communicator
+
 _PASSES_ON = True  # see worlds.call_site
 
 if TYPE_CHECKING:
@@ -93,6 +95,10 @@ class Communicator(ABC):
     def size(self) -> int:
         """The number of ranks in this communicator: another word for `world_size`, used for groups."""
         return self.world_size
+
+    def __getattr__(self, name: str) -> Any:
+        """Say what to write instead of a name that a communicator has not, such as comm.all_reduce."""
+        raise not_of_a_communicator(name)
 
     def send(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> None:
         """Send `tensor` to rank `dst`; return when that rank has taken the message.

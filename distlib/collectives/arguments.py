@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import torch
 
-from distlib.arguments import as_integer, check_tensor, describe_tensor, described, dtype_name_of
+from distlib.arguments import as_integer, describe_tensor, described, dtype_name_of
 from distlib.communicator import Communicator, ReduceOp
+from distlib.tensor_kinds import check_sendable
 
 _NEEDED = ("rank", "world_size", "send", "recv", "exchange")  # also of a communicator that is of no class of ours
 
@@ -72,7 +73,7 @@ def check_tensors(name: str, argument: str, tensors: object, size: int, *, writt
     if len(tensors) != size:
         raise ValueError(f"{name} expected one tensor for each of the {size} ranks as {argument}, got {len(tensors)}")
     for index, tensor in enumerate(tensors):
-        check_tensor(name, tensor, f" as {argument}[{index}]", written=written)
+        check_sendable(name, tensor, f" as {argument}[{index}]", written=written)
 
 
 def check_divides(comm: Communicator, **size: int) -> int:

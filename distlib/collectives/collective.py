@@ -15,17 +15,18 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar, cast
 
 import torch
 
-from distlib.arguments import check_integer, check_tensor
+from distlib.arguments import check_integer
 from distlib.collectives.arguments import announced, check_communicator
 from distlib.collectives.history import watch_backward
 from distlib.collectives.reduction import check_op
 from distlib.communicator import Communicator, ReduceOp
 from distlib.partition import chunks_of, flat_view, write_back
+from distlib.tensor_kinds import check_sendable
 
 __decorated__ = "function"  # so that a call site names the algorithm, and not the wrapper around it
 
@@ -60,7 +61,7 @@ def collective(name: str, algorithm: str | None = None) -> Callable[[Function], 
                 comm = announced(comm, name, tensor, **in_order | given)
             is_average = given.get("op") is ReduceOp.AVG
             inside = given | {"op": ReduceOp.SUM} if is_average else given
-            with torch.no_grad() if torch.is_grad_enabled() else nullcontext():  # off already inside another collective
+            with unseen_by_autograd(tensor):
                 flat = flat_view(tensor)
                 function(comm, flat, *args[len(positional) :], **inside)  # Python complains if there are more
                 if "root" not in given or (comm.rank == given["root"]) == (name in _COLLECTING):
@@ -79,18 +80,25 @@ def check_call(name: str, comm: Communicator, tensor: torch.Tensor, given: Mappi
 
     Raises:
         TypeError: no communicator, or not a tensor.
-        ValueError: a tensor that is sparse or whose elements share memory, no rank `root`, or an `op` that has no
-            meaning for the dtype.
+        ValueError: a tensor that can't be sent (see tensor_kinds) or whose elements share memory, no rank `root`, or
+            an `op` that has no meaning for the dtype.
     """
     check_communicator(name, comm)
-    check_tensor(name, tensor)
+    check_sendable(name, tensor)
     if "root" in given:
         check_integer(name, "root", given["root"], 0, comm.world_size - 1)
     if "op" in given:
-        check_op(name, given["op"], tensor.dtype)
+        check_op(name, given["op"], tensor)
     if name == "reduce" or "root" not in given or (comm.rank == given["root"]) == (name in _COLLECTING):
-        check_tensor(name, tensor, written=True)  # a reduce leaves parts of the result in all tensors
+        check_sendable(name, tensor, written=True)  # a reduce leaves parts of the result in all tensors
         watch_backward(name, tensor)
+
+
+def unseen_by_autograd(tensor: torch.Tensor) -> AbstractContextManager[Any]:
+    """In this block autograd records nothing, and `tensor` may be written, also if inference mode has made it."""
+    if tensor.is_inference():
+        return torch.inference_mode()
+    return torch.no_grad() if torch.is_grad_enabled() else nullcontext()  # off already inside another collective
 
 
 def _result(name: str, comm: Communicator, flat: torch.Tensor) -> torch.Tensor:

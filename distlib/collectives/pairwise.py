@@ -18,10 +18,10 @@ from collections.abc import Sequence
 import torch
 
 from distlib.collectives.arguments import announced, check_communicator, check_tensors
+from distlib.collectives.collective import unseen_by_autograd
 from distlib.communicator import Communicator
 
 
-@torch.no_grad()
 def all_to_all(comm: Communicator, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> None:
     """Send inputs[j] to rank j, and receive what rank j has for this rank into outputs[j], in place.
 
@@ -45,7 +45,8 @@ def all_to_all(comm: Communicator, outputs: Sequence[torch.Tensor], inputs: Sequ
             f"but outputs[{rank}] has {kept.numel()} of {kept.dtype}"
         )
     comm = announced(comm, "all_to_all")
-    kept.copy_(own.reshape(kept.shape))
-    for step in range(1, size):
-        next_rank, previous_rank = (rank + step) % size, (rank - step) % size
-        comm.exchange(inputs[next_rank], next_rank, outputs[previous_rank], previous_rank)
+    with unseen_by_autograd(kept):
+        kept.copy_(own.reshape(kept.shape))
+        for step in range(1, size):
+            next_rank, previous_rank = (rank + step) % size, (rank - step) % size
+            comm.exchange(inputs[next_rank], next_rank, outputs[previous_rank], previous_rank)

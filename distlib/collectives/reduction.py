@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 
 from distlib.arguments import described
 from distlib.communicator import ReduceOp
 
 
-def check_op(name: str, op: ReduceOp, dtype: torch.dtype) -> None:
-    """Check that `op` has a meaning for `dtype`: at once, on every rank, before anything is sent.
+def check_op(name: str, op: ReduceOp, tensor: torch.Tensor) -> None:
+    """Check that `op` has a meaning for the dtype of `tensor`: at once, on every rank, before anything is sent.
 
     Args:
         name: of the collective.
+        tensor: what would be reduced.
 
     Raises:
         ValueError: not a ReduceOp; an average of integers or truth values; an order of complex numbers; a sum of
-            truth values.
+            truth values; a dtype that torch only stores, such as float8.
     """
     if not isinstance(op, ReduceOp):
         raise ValueError(f"{name} expected a ReduceOp, such as ReduceOp.SUM, got {_what_instead(op)}")
+    dtype = tensor.dtype
     inexact = dtype.is_floating_point or dtype.is_complex
     if op is ReduceOp.AVG and not inexact:
         raise ValueError(
@@ -31,6 +35,26 @@ def check_op(name: str, op: ReduceOp, dtype: torch.dtype) -> None:
         raise ValueError(
             f"{name}: torch.bool has no sum: use ReduceOp.MAX for 'any', ReduceOp.MIN for 'all', or integers"
         )
+    if not _can_combine(op, dtype, tensor.device):
+        raise ValueError(
+            f"{name}: torch has no ReduceOp.{op.name} for {dtype} on {tensor.device.type}, and only stores and sends "
+            f"such numbers: reduce a copy in another dtype, such as tensor.to(torch.{_wider(dtype)})"
+        )
+
+
+@cache
+def _can_combine(op: ReduceOp, dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether torch computes `op` with numbers of `dtype`, seen by trying."""
+    try:
+        with torch.no_grad():
+            combine(*(torch.empty(1, dtype=dtype, device=device) for _ in range(2)), op)
+    except RuntimeError as error:
+        return not isinstance(error, NotImplementedError)
+    return True
+
+
+def _wider(dtype: torch.dtype) -> str:
+    return "float32" if dtype.is_floating_point else "int64"
 
 
 def _what_instead(op: object) -> str:

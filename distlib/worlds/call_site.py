@@ -16,6 +16,7 @@ import os
 import re
 import sys
 import sysconfig
+from functools import partial
 from importlib.machinery import SourceFileLoader
 from types import CodeType, FrameType, TracebackType
 
@@ -96,10 +97,23 @@ def site_of_traceback(traceback: TracebackType | None) -> CallSite | None:
     return _call_site(*found) if found else None
 
 
+def site_of_error(error: BaseException, function: object = None) -> CallSite | None:
+    """The student's line that an error is about: the innermost in its traceback, else where `function` begins.
+
+    Errors of this package that have no such line, as of a message that nobody waited for, name their lines themselves.
+    """
+    is_ours = type(error).__module__.startswith("distlib.")
+    return site_of_traceback(error.__traceback__) or (None if is_ours else site_of_function(function))
+
+
 def site_of_function(function: object) -> CallSite | None:
-    """The line on which a function begins; None for what is not written in Python."""
-    code = getattr(function, "__code__", None)
-    return _call_site(code, code.co_firstlineno) if code is not None else None
+    """The line on which a function of the student's begins; None for one that is not, or not written in Python."""
+    while isinstance(function, partial):
+        function = function.func
+    code = getattr(function, "__code__", None) or getattr(vars(type(function)).get("__call__"), "__code__", None)
+    if code is None or not is_own_file(code.co_filename):
+        return None
+    return _call_site(code, code.co_firstlineno)
 
 
 def site_of_frame(frame: FrameType | None) -> CallSite | None:

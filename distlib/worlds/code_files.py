@@ -15,6 +15,8 @@ from typing import Any
 
 import cloudpickle
 
+from distlib.worlds.cached_functions import reduce_cached
+
 
 def remember_lines(file: str, source: str) -> None:
     """Let tracebacks and reports show the lines of a text that is compiled under the name of a file that is none."""
@@ -38,6 +40,10 @@ def _code_of_file(file: str, parts: tuple[Any, ...]) -> CodeType:
 
 
 class FilePickler(cloudpickle.Pickler):
-    """Cloudpickle's, with the names of files."""
+    """Cloudpickle's, with the names of files, and with functions that have a cache."""
 
     dispatch_table = ChainMap({CodeType: _reduce_code}, cloudpickle.Pickler.dispatch_table)
+
+    def reducer_override(self, value: Any) -> Any:
+        reduced = reduce_cached(value)
+        return super().reducer_override(value) if reduced is NotImplemented else reduced

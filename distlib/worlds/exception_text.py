@@ -19,6 +19,12 @@ _MOST_TEXT = 2_000  # characters of one exception
 _MOST_STACK = 10_000  # characters of one piece of a stack, such as a frame, or the text at its end
 _AT_END = 300  # of these: how many of the end are kept
 _OF_LOADER = os.path.join("torch", "utils", "data", "dataloader.py")
+_ELSEWHERE = {  # what a library advises, and what to do in a rank instead
+    "please make sure to call init_process_group": (
+        "as a rank has none. Call distlib's own collectives, all_reduce(comm, tensor); or torch's, for a comparison, "
+        "in a block `with torch_distributed(comm) as dist:`, with that function from distlib.worlds.real.process_group"
+    ),
+}
 _MOST_TOLD = 5  # exceptions of a group, and causes one behind another
 
 
@@ -28,7 +34,7 @@ def text_of(error: BaseException) -> str:
     A long text is shortened, and says so; one that can't be had is named instead.
     """
     try:
-        return shortened(_with_near_name(error))
+        return shortened(_for_a_rank(_with_near_name(error)))
     except (Exception, SystemExit) as problem:
         return f"(its text can't be shown: its __str__ raised {type(problem).__name__})"
 
@@ -37,6 +43,9 @@ def whole_text_of(error: BaseException) -> str:
     """What an exception says, with its notes, the exceptions in it if it is a group, and what has caused it."""
     if type(error).__module__.startswith("distlib."):  # says itself all there is to say
         return text_of(error)
+    if isinstance(error, SystemExit):
+        hint = "(exit() and sys.exit() end a program; to end the function of a rank, write return)"
+        return f"{text_of(error)} {hint}".strip()
     notes = getattr(error, "__notes__", None)
     told = [shortened(note) for note in notes[:_MOST_TOLD] if isinstance(note, str)] if isinstance(notes, list) else []
     more = _lost_worker(error) + _members(error, 0) + _cause(error, 0)
@@ -91,11 +100,19 @@ def _tell(error: BaseException, depth: int) -> str:
     return told + _members(error, depth + 1) + _cause(error, depth + 1) if depth < _MOST_TOLD else f"{told} …"
 
 
+def _for_a_rank(text: str) -> str:
+    """The text with advice that holds in a rank, where a library's does not."""
+    for advice, ours in _ELSEWHERE.items():
+        text = text.replace(advice, ours)
+    return text
+
+
 def _with_near_name(error: BaseException) -> str:
     name = getattr(error, "name", None)
     if not isinstance(error, NameError | AttributeError) or not isinstance(name, str):
         return str(error)
-    near = difflib.get_close_matches(name, list(_names_around(error)), n=1, cutoff=0.75)
+    names = [each for each in _names_around(error) if name.startswith("_") or not each.startswith("_")]
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
     return f"{error}. Did you mean: {near[0]!r}?" if near else str(error)
 
 

@@ -8,8 +8,9 @@ from typing import TypeVar
 
 import torch
 
-from distlib.arguments import as_integer, check_tensor, described, short
+from distlib.arguments import as_integer, described, remedy, short
 from distlib.communicator import Communicator
+from distlib.tensor_kinds import check_sendable
 from distlib.worlds.diagnosis import MessageMismatch
 
 _Peer = TypeVar("_Peer", int, int | None)
@@ -32,7 +33,10 @@ def check_message(comm: Communicator, tensor: torch.Tensor, verb: str, peer: _Pe
         MessageMismatch: the other rank does not exist, or is this rank.
     """
     if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"expected a torch.Tensor to {verb}, got {type(tensor).__name__}: {short(tensor)}. {ORDER}")
+        instead = f" ({remedy(tensor)})" if remedy(tensor) else ""
+        raise TypeError(
+            f"expected a torch.Tensor to {verb}, got {type(tensor).__name__}: {short(tensor)}{instead}. {ORDER}"
+        )
     if isinstance(peer, torch.Tensor):
         raise TypeError(f"expected the number of a rank, got a tensor. {ORDER}")
     direction = "to" if verb == "send" else "from"
@@ -53,12 +57,16 @@ def check_message(comm: Communicator, tensor: torch.Tensor, verb: str, peer: _Pe
         )
     if tag_number is None:
         raise ValueError(f"expected an integer tag, got {tag!r}")
-    check_tensor(verb, tensor, written=verb == "receive")
+    check_sendable(verb, tensor, written=verb == "receive")
     if tensor.device.type not in ("cpu", comm.device.type):
-        raise ValueError(
-            f"expected a dense tensor on {comm.device}, got one on {tensor.device}: move it with tensor.to(comm.device)"
-        )
+        raise ValueError(f"expected a dense tensor on {comm.device}, got one on {_elsewhere(tensor.device)}")
     return number, tag_number  # type: ignore[return-value]  # None where `peer` may be
+
+
+def _elsewhere(device: torch.device) -> str:
+    if device.type == "meta":  # nothing can be moved from there
+        return "meta, which has a shape and no numbers: a SimulatedWorld takes it, for time and bytes alone"
+    return f"{device}: move it with tensor.to(comm.device)"
 
 
 def different_calls(src: int, there: tuple[str | None, str], dst: int, here: tuple[str | None, str]) -> str | None:
@@ -109,12 +117,10 @@ def misfit(sender: End, receiver: End) -> str:
 
 
 def check_apart(outgoing: torch.Tensor, incoming: torch.Tensor) -> None:
-    """An exchange takes two tensors that do not share memory. Seen for contiguous ones; others are not checked."""
-    if not isinstance(outgoing, torch.Tensor) or not isinstance(incoming, torch.Tensor):
-        raise TypeError(
-            f"exchange: expected tensors as outgoing and incoming, got {type(outgoing).__name__} and "
-            f"{type(incoming).__name__}. {ORDER}"
-        )
+    """An exchange takes two tensors that do not share memory. Seen for contiguous ones; others are not checked.
+
+    What they are has been checked before: see `check_message`.
+    """
     if outgoing.is_meta:
         return
     first, second = outgoing.data_ptr(), incoming.data_ptr()

@@ -3,6 +3,7 @@
 input(), sys.stdin, pdb, breakpoint()   an error that says what to do
 get_ipython(), %magic, !command         likewise
 display(x)                              print(x)
+exit(), quit()                          as in a program: SystemExit
 tqdm.notebook                           tqdm's bar of text
 processes of its own                    functions and classes of the notebook travel to those, too
 """
@@ -115,6 +116,12 @@ def is_of_ipython(value: object) -> bool:
         return False
     shell = value.__self__ if isinstance(value, MethodType) and value.__name__ == "get_ipython" else value
     return isinstance(shell, module.InteractiveShell)
+
+
+def is_exit_of_ipython(value: object) -> bool:
+    """Whether it is `exit` or `quit` of a notebook, which ends the notebook's process."""
+    module = sys.modules.get("IPython.core.autocall")
+    return module is not None and isinstance(value, module.ExitAutocall)
 
 
 def of_ipython_here(is_function: bool) -> Any:

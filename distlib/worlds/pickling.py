@@ -22,8 +22,9 @@ from distlib.worlds import tensor_table
 from distlib.worlds.call_site import is_own_module
 from distlib.worlds.code_files import FilePickler
 from distlib.worlds.exception_text import text_of
-from distlib.worlds.notebook_only import is_of_ipython, of_ipython_here
+from distlib.worlds.notebook_only import is_exit_of_ipython, is_of_ipython, of_ipython_here
 from distlib.worlds.private_torch import has_hooks
+from distlib.worlds.rank_call import check_is_plain
 
 
 def dumps(value: Any) -> bytes:
@@ -61,6 +62,7 @@ def pack_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     """
     if not callable(fn):
         raise TypeError(f"run expects a function of (comm, …), got {type(fn).__name__}: {fn!r}")
+    check_is_plain(fn)
     try:
         stream, pickler = _pickled((fn, args, kwargs))
     except Exception as error:
@@ -104,6 +106,8 @@ class _Pickler(FilePickler):
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return self._reduce_tensor(value)
+        if is_exit_of_ipython(value):
+            return getattr, (sys, "exit")
         if is_of_ipython(value):
             return of_ipython_here, (isinstance(value, types.MethodType),)
         if isinstance(value, types.FunctionType | types.CodeType | type | types.ModuleType):

@@ -19,7 +19,6 @@ import signal
 import socket
 import sys
 import traceback
-import types
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
@@ -32,6 +31,7 @@ from distlib.worlds import call_site, notebook_only, pickling
 from distlib.worlds.diagnosis import Failure
 from distlib.worlds.exception_text import stack_of, text_of, whole_text_of
 from distlib.worlds.native_stack import write_stack_on_signal
+from distlib.worlds.rank_call import result_of
 from distlib.worlds.real import own_modules, shared_memory
 from distlib.worlds.real.cards import cards_here, take_card
 from distlib.worlds.real.endpoint import Endpoint, Group, Stopped
@@ -131,6 +131,7 @@ class RankProcess:
         self._endpoint = endpoint
         self._commands = commands
         self._most_threads = torch.get_num_threads()
+        self._function: object = None  # that runs, or has run last
 
     def serve(self) -> None:
         """Answer until the kernel is gone.
@@ -154,6 +155,7 @@ class RankProcess:
     def _on_run(self, run: int, settings: dict[str, Any], blob: bytes) -> tuple[Any, ...]:
         news: News | None = pickle.loads(settings["news"]) if settings["news"] else None
         self._prepare(settings, news)
+        self._function = None
         try:
             try:
                 self._endpoint.begin(run, settings["start"], settings["record"], settings["survives"])
@@ -163,10 +165,10 @@ class RankProcess:
                 raise
             except BaseException as error:
                 self._endpoint.leave()
-                return "done", run, "failure", _describe_failure(self._rank, error)
+                return "done", run, "failure", _describe_failure(self._rank, error, self._function)
         except Stopped as stopped:
             self._endpoint.leave()
-            return "done", run, "stopped", _describe_failure(self._rank, stopped)
+            return "done", run, "stopped", _describe_failure(self._rank, stopped, None)
         finally:
             self._endpoint.kept.clear()
             _flush_output()
@@ -174,12 +176,11 @@ class RankProcess:
     def _call(self, blob: bytes, news: News | None) -> tuple[Any, Any]:
         own_modules.hear(news.modules if news else ())
         function, args, kwargs = pickling.loads(blob)
+        self._function = function
         world = Group((0,), tuple(range(self._world_size)))
         with news.modes.on(self._endpoint.device) if news else contextlib.nullcontext():
             with _forks_end_here():
-                result = function(ProcessGroupCommunicator(self._endpoint, world), *args, **kwargs)
-                if isinstance(result, types.GeneratorType):
-                    result = list(result)
+                result = result_of(function(ProcessGroupCommunicator(self._endpoint, world), *args, **kwargs))
             self._endpoint.finish()
         return function, result
 
@@ -265,16 +266,16 @@ def _pack(function: Any, result: Any) -> bytes:
         ) from error
 
 
-def _describe_failure(rank: int, error: BaseException) -> Failure:
+def _describe_failure(rank: int, error: BaseException, function: object) -> Failure:
     """Twice, if need be: when a worker of torch's DataLoader has died, a signal raises a RuntimeError, once."""
     try:
-        return _failure(rank, error)
+        return _failure(rank, error, function)
     except RuntimeError:
-        return _failure(rank, error)
+        return _failure(rank, error, function)
 
 
-def _failure(rank: int, error: BaseException) -> Failure:
-    site = error.site if isinstance(error, _Unsendable) else call_site.site_of_traceback(error.__traceback__)
+def _failure(rank: int, error: BaseException, function: object) -> Failure:
+    site = error.site if isinstance(error, _Unsendable) else call_site.site_of_error(error, function)
     kind = "ResultError" if isinstance(error, _Unsendable) else type(error).__name__
     return Failure(rank, kind, whole_text_of(error), site, stack_of(error))
 

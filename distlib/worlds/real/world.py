@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from distlib.arguments import as_integer, check_callable, check_integer, check_timeout, short
+from distlib.communicator_names import not_of_a_world
 from distlib.network import Cluster, Link
 from distlib.trace import Trace
 from distlib.worlds import pickling
@@ -182,6 +183,9 @@ class World:
         paced = f", paced by {self.network}" if self.network is not None else ""
         ranks = f"{self.world_size} rank{'s' * (self.world_size > 1)}"
         return f"<World: {ranks}, {self.backend.replace('_', ' ')}{paced}, {state}>"
+
+    def __getattr__(self, name: str) -> Any:
+        raise not_of_a_world("World", name, self)
 
     def __reduce__(self) -> Any:
         raise TypeError("a World can't be sent to its ranks: a rank has comm, which has rank, world_size, send, recv …")

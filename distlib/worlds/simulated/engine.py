@@ -28,7 +28,7 @@ from distlib.worlds.simulated.background import SimulatedBackground
 from distlib.worlds.simulated.deaths import NEVER, Deaths
 from distlib.worlds.simulated.rank_contexts import OUTSIDE, Context, Ended, current_backward
 from distlib.worlds.simulated.torch_modes import Modes, current_modes, set_modes
-from distlib.worlds.tensor_bytes import describe_tensor, dtype_name_of
+from distlib.worlds.tensor_bytes import describe_tensor, dtype_name_of, from_bytes, to_bytes
 
 _PASSES_ON = True  # see worlds.call_site
 
@@ -808,6 +808,8 @@ def _copy(source: torch.Tensor, target: torch.Tensor) -> None:
         source, target = source.detach(), target.detach()
     try:
         target.copy_(source)
+    except NotImplementedError:  # a dtype that torch only stores, such as uint4
+        from_bytes(to_bytes(source), target)
     except RuntimeError:  # as many elements, in another shape; or the buffer of a rank that is in inference mode
         with torch.inference_mode(target.is_inference()):
             target.copy_(source.reshape(target.shape))

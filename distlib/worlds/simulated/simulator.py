@@ -29,7 +29,6 @@ import contextlib
 import gc
 import operator
 import threading
-import types
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import starmap
@@ -37,9 +36,11 @@ from typing import Any
 
 import torch
 
-from distlib.arguments import check_callable, check_integer, check_number, check_tensor, check_timeout, described
+from distlib.arguments import check_callable, check_integer, check_number, check_timeout, described
 from distlib.communicator import Communicator, Work
+from distlib.communicator_names import not_of_a_world
 from distlib.network import Cluster
+from distlib.tensor_kinds import check_sendable, is_sendable
 from distlib.trace import CallSite, Counts, Message, Trace
 from distlib.worlds import call_site, pickling
 from distlib.worlds.call_site import find_call_site, is_own_file
@@ -58,6 +59,7 @@ from distlib.worlds.diagnosis import (
 )
 from distlib.worlds.exception_text import stack_of, whole_text_of
 from distlib.worlds.message_check import check_apart, check_message, check_split, ranks_of_color
+from distlib.worlds.rank_call import result_of
 from distlib.worlds.real.endpoint import Stopped
 from distlib.worlds.simulated.background import SimulatedCall
 from distlib.worlds.simulated.engine import ANYONE, Engine, Operation, SimulatedGroup, SimulatedRank, unrecorded
@@ -157,6 +159,9 @@ class SimulatedWorld:
     def __repr__(self) -> str:
         return f"<SimulatedWorld: {self.world_size} rank{'s' * (self.world_size > 1)}, {self.cluster}>"
 
+    def __getattr__(self, name: str) -> Any:
+        raise not_of_a_world("SimulatedWorld", name, self)
+
     def __reduce__(self) -> Any:
         raise TypeError("a SimulatedWorld can't be sent to its ranks: a rank has comm, with rank, world_size, send …")
 
@@ -251,17 +256,18 @@ class _SimulatedRun:
     def _call(self, rank: SimulatedRank, comm: SimulatedCommunicator) -> None:
         """The whole life of one rank."""
         set_modes(self._modes)  # whatever the rank that ran before was in the middle of
+        fn: Any = None
         try:
             if rank.dies <= 0:
                 self.engine.die(rank)
             fn, args, kwargs = pickling.loads(self._blob)
             result = fn(comm, *args, **kwargs)
-            self._results[rank.number] = list(result) if isinstance(result, types.GeneratorType) else result
+            self._results[rank.number] = result_of(result)
             rank.background.wait_for_all()
         except (Ended, RunEnded, Stopped):  # Stopped: this runs on a real rank, which is to leave
             raise
         except BaseException as error:
-            self._failures.append(_describe(rank.number, error))
+            self._failures.append(_describe(rank.number, error, fn))
             if isinstance(error, _TimeUp | KeyboardInterrupt):
                 raise
         finally:
@@ -356,13 +362,14 @@ class SimulatedCommunicator(Communicator):
     def exchange(self, outgoing: torch.Tensor, dst: int, incoming: torch.Tensor, src: int, tag: int = 0) -> None:
         rank, engine, group = self._rank, self._engine, self._group
         send, receive = both = rank.both
-        if self.call is None and (outgoing is not send.tensor or incoming is not receive.tensor):
-            check_apart(outgoing, incoming)
-        if rank.background.calls:
-            rank.background.wait_for_all()
         if self.call is None:
+            known = outgoing is send.tensor and incoming is receive.tensor
             self._check(send, outgoing, dst, tag)
             tag = self._check(receive, incoming, src, tag)
+            if not known:
+                check_apart(outgoing, incoming)
+        if rank.background.calls:
+            rank.background.wait_for_all()
         site = self._site() if engine.record else self._unrecorded
         send.begin(outgoing, group.members[dst], tag, group, site)
         receive.begin(incoming, ANYONE if src is None else group.members[src], tag, group, site)
@@ -440,7 +447,7 @@ class SimulatedCommunicator(Communicator):
         if not usual:
             _, tag = check_message(self, tensor, "send" if operation.is_send else "receive", peer, tag)
         elif not (operation.is_send or tensor.is_contiguous()):
-            check_tensor("receive", tensor, written=True)
+            check_sendable("receive", tensor, written=True)
         return tag
 
     def _site(self) -> CallSite:
@@ -460,11 +467,11 @@ class SimulatedCommunicator(Communicator):
         return self._engine.meet_all(self._rank, kind, key, self._group.members, contribution)
 
 
-_TENSOR, _STRIDED, _CPU = torch.Tensor, torch.strided, torch.device("cpu")
+_CPU = torch.device("cpu")
 
 
 def _is_usual(tensor: torch.Tensor) -> bool:
-    return type(tensor) is _TENSOR and (tensor.is_cpu or tensor.is_meta) and tensor.layout is _STRIDED
+    return isinstance(tensor, torch.Tensor) and is_sendable(tensor) and (tensor.is_cpu or tensor.is_meta)
 
 
 # ── limits, and what is said ─────────────────────────────────────────────────────────────────────────────────────────
@@ -525,10 +532,10 @@ def _check_cluster(cluster: object, world_size: int) -> None:
         raise ValueError(f"SimulatedWorld expects a Cluster, got {described(cluster)}: try {example}")
 
 
-def _describe(rank: int, error: BaseException) -> Failure:
+def _describe(rank: int, error: BaseException, function: object = None) -> Failure:
     if isinstance(error, RaisedElsewhere):
         return Failure(rank, error.kind, str(error), error.site, error.stack)
-    site = call_site.site_of_traceback(error.__traceback__)
+    site = call_site.site_of_error(error, function)
     return Failure(rank, type(error).__name__, whole_text_of(error), site, stack_of(error))
 
 
