@@ -101,7 +101,7 @@ def check_tensor(who: str, value: object, argument: str = "", *, written: bool =
         ValueError: it is sparse, or it is written and some of its elements share memory.
     """
     if not isinstance(value, torch.Tensor):
-        raise TypeError(f"{who} expected a torch.Tensor{argument}, got {described(value)}{after_colon(remedy(value))}")
+        raise TypeError(f"{who} expected a torch.Tensor{argument}, got {described(value)}{_after_colon(remedy(value))}")
     if value.layout is not torch.strided:
         raise ValueError(
             f"{who} expected a dense tensor{argument}, got a sparse one ({value.layout}) of shape "
@@ -120,7 +120,7 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
     return tensor.numel() > room
 
 
-def after_colon(text: str) -> str:
+def _after_colon(text: str) -> str:
     return f": {text}" if text else ""
 
 

@@ -16,7 +16,6 @@ import torch
 from torch.autograd import forward_ad
 
 from distlib.arguments import check_tensor
-from distlib.worlds.private_torch import is_inside_torch_func
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _USUAL_DISPATCH = torch.Tensor.__torch_dispatch__  # of a subclass whose numbers are its own
@@ -66,9 +65,9 @@ _FREED = (
     "hand over one that holds its elements",
 )
 _KINDS: list[tuple[Callable[[torch.Tensor], bool], tuple[str, str]]] = [
-    (is_inside_torch_func, _FUNC),
     (lambda tensor: tensor.is_nested, _CLASSES["NestedTensor"]),
     (lambda tensor: tensor.is_quantized, _QUANTIZED),
+    (lambda tensor: _is_wrapped(tensor), _FUNC),
     (lambda tensor: forward_ad.unpack_dual(tensor).tangent is not None, _TANGENT),
     (lambda tensor: _is_freed(tensor), _FREED),
 ]
@@ -111,6 +110,17 @@ def _kind_of(tensor: torch.Tensor) -> tuple[str, str] | None:
             name = type(tensor).__name__
             return f"a {name}, which keeps its numbers in other tensors", "hand over those, one after the other"
     return next((said for applies, said in _KINDS if applies(tensor)), None)
+
+
+def _is_wrapped(tensor: torch.Tensor) -> bool:
+    """Whether torch.func has put something around a tensor, which has a shape then, and no memory of its own."""
+    if tensor.layout is not torch.strided:
+        return False
+    try:
+        tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return True
+    return False
 
 
 def _is_freed(tensor: torch.Tensor) -> bool:

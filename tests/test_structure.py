@@ -41,6 +41,7 @@ WITH_LINKS += sorted((ROOT / ".github").glob("*.md"))
 FLOORS = {
     "arguments": 0,
     "communicator": 0,
+    "communicator_names": 0,
     "course_root": 0,
     "folded_answers": 0,
     "installed_packages": 0,
@@ -49,6 +50,7 @@ FLOORS = {
     "printable": 0,
     "python_text": 0,
     "process_limits": 0,
+    "tensor_kinds": 0,
     "trace": 0,
     "whole_file": 0,
     "collectives": 1,

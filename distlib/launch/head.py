@@ -267,6 +267,10 @@ class Head:
         """Empty: the rank may be on another machine, where nobody can ask for its stack."""
         return ""
 
+    def last_stack(self, rank: int) -> str:
+        """Empty, likewise; a rank that crashes leaves its stack in its own log."""
+        return ""
+
     def exit_status(self, rank: int, patience: float = 0.0) -> int | None:
         """Not known here: what has started the rank gets it."""
         return None

@@ -6,6 +6,9 @@ distlib.worlds.real.process_group   …                          ◄── passe
 
 A module says of itself what it is to this search:
 
+Python's own files and installed packages are passed over, too: threading, contextlib, functools. A thread that runs a
+library's function has no line of the student's: then it is the line at which the rank's main thread is.
+
     _PASSES_ON = True       its functions only pass on what they are called with
     _STARTS_RANKS = True    a rank's own code begins above it: the search ends here
 """
@@ -16,7 +19,8 @@ import os
 import re
 import sys
 import sysconfig
-from functools import partial
+import threading
+from functools import lru_cache, partial
 from importlib.machinery import SourceFileLoader
 from types import CodeType, FrameType, TracebackType
 
@@ -29,7 +33,8 @@ _OF_A_PACKAGE = re.compile(r"[\\/](site|dist)-packages[\\/]")  # also those of t
 _LIBRARIES = frozenset({"distlib", "torch"})
 _WRITTEN_BY_TENSORFLOW = "__autograph_generated_file"
 _WHERE_PROCESSES_BEGIN = ("<string>", "<module>")  # python -c, which is how a fork server is started
-_INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_FOLDERS = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+_INSTALLED = tuple({each + os.sep for folder in _FOLDERS for each in (folder, os.path.realpath(folder))})
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 # In a notebook every cell is a file of its own; the kernel sends its ranks a map from file names to cells.
@@ -69,13 +74,21 @@ def find_call_site(call: str | None = None) -> CallSite:
         frame = frame.f_back
     assert frame is not None
     innermost, via = frame, None
-    while frame is not None and (library := _library(frame)):
-        if library == "distlib" or via is None:
+    while frame is not None and ((library := _library(frame)) or not is_own_file(frame.f_code.co_filename)):
+        if library and (library == "distlib" or via is None):
             via = frame  # rather than torch's wrapper around it, as for a function under torch.no_grad
         frame = frame.f_back
         if frame is not None and frame.f_globals.get("_STARTS_RANKS"):
             frame = None
-    return _remember(frame or innermost, function_name_of(via) if via else None, call)
+    frame = frame or _own_frame_of_main_thread() or innermost
+    return _remember(frame, function_name_of(via) if via else None, call)
+
+
+def _own_frame_of_main_thread() -> FrameType | None:
+    """For a helper thread, the innermost frame of the student's on the main thread; None on the main thread itself."""
+    if threading.current_thread() is threading.main_thread():
+        return None
+    return _own_frame(sys._current_frames().get(threading.main_thread().ident or 0))
 
 
 def describe_place(file: str, line: int) -> str:
@@ -118,11 +131,14 @@ def site_of_function(function: object) -> CallSite | None:
 
 def site_of_frame(frame: FrameType | None) -> CallSite | None:
     """The innermost line of the student's own code on a stack; None if there is none."""
-    while frame is not None:
-        if is_own_file(frame.f_code.co_filename):
-            return _call_site(frame.f_code, frame.f_lineno)
+    own = _own_frame(frame)
+    return _call_site(own.f_code, own.f_lineno) if own is not None else None
+
+
+def _own_frame(frame: FrameType | None) -> FrameType | None:
+    while frame is not None and not is_own_file(frame.f_code.co_filename):
         frame = frame.f_back
-    return None
+    return frame
 
 
 def site_of_native_stack(stack: str) -> CallSite | None:
@@ -133,12 +149,15 @@ def site_of_native_stack(stack: str) -> CallSite | None:
     return None
 
 
+@lru_cache(maxsize=4096)
 def is_own_file(file: str) -> bool:
     """Whether `file` is the student's: not Python's, not an installed package's, not this package's.
 
     Nor one that TensorFlow has written: it names the student's line in the error itself.
     """
-    return not file.startswith((_PACKAGE, "<frozen", *_INSTALLED)) and _WRITTEN_BY_TENSORFLOW not in file
+    if file.startswith((_PACKAGE, "<frozen", *_INSTALLED)) or _WRITTEN_BY_TENSORFLOW in file:
+        return False
+    return not _OF_A_PACKAGE.search(file)
 
 
 def is_own_module(name: str | None) -> bool:
@@ -147,7 +166,7 @@ def is_own_module(name: str | None) -> bool:
     file, loader = getattr(module, "__file__", None), getattr(getattr(module, "__spec__", None), "loader", None)
     if not isinstance(loader, SourceFileLoader) or not isinstance(file, str) or name == "__main__":
         return False
-    return is_own_file(file) and not _OF_A_PACKAGE.search(file)
+    return is_own_file(file)
 
 
 def _library(frame: FrameType) -> str | None:

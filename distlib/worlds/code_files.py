@@ -15,7 +15,7 @@ from typing import Any
 
 import cloudpickle
 
-from distlib.worlds.cached_functions import reduce_cached
+from distlib.worlds.with_cache import reduce_cached
 
 
 def remember_lines(file: str, source: str) -> None:

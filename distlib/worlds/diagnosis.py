@@ -26,6 +26,7 @@ from distlib.worlds import call_site
 
 _CYCLE_SHOWN = 6  # ranks of a long cycle that are written out
 _PLACE = re.compile(r"\bcell\s+(\d{1,6}),\s+line\s+(\d{1,6})\b")
+_EMPTY = re.compile(r"(\d+×)*0(×\d+)* \w")  # 0 float32
 _OTHER_GROUP = "Their calls are alike, but not on the same communicator."
 _SAME_GROUPS = "Hint: every rank has to use its communicators, those of split, in the same order."
 _SAME_CALLS = "Hint: every rank has to make the same collective calls, in the same order and with the same arguments."
@@ -246,8 +247,15 @@ class Wait:
     place: str
     call: str | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is a message without elements, as a ring sends where there are fewer elements than ranks."""
+        return _EMPTY.match(self.what) is not None
+
     def describe(self) -> str:
         peers = name_ranks(self.peers)
+        if self.is_empty:
+            return f"waits for {'anyone' if self.any_of else peers}"
         if self.kind == "send":
             return f"waits to send {self.what} to {peers}"
         if self.kind.startswith("travel"):
@@ -365,7 +373,8 @@ def _hopeless(peer: int, stuck: set[int], states: Mapping[int, RankState]) -> bo
 
 
 def _link(rank: int, state: RankState) -> str:
-    waits = " and ".join(wait.describe() for wait in state.waits)
+    telling = [wait for wait in state.waits if not wait.is_empty] or state.waits[:1]
+    waits = " and ".join(wait.describe() for wait in telling)
     call = f", in {state.last_call}" if state.waits[0].call else ""
     return f"rank {rank} {waits} ({state.waits[0].place}, round {state.round + 1}{call})"
 

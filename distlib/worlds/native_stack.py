@@ -1,4 +1,7 @@
-"""Where a process is that does not react: it writes its Python stack to a file, also from inside a C++ call."""
+"""Where a process is that does not react, or was when it crashed: it writes its Python stack to a file.
+
+Also from inside a C++ call, since faulthandler does it. A process that ends by os._exit writes it first.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Sequence
-from typing import IO
+from typing import IO, NoReturn
 
 STACK_SIGNAL = signal.SIGUSR2  # write the stack
 _END_OF_STACK = ("in <module>\n", "  ...\n")  # the outermost frame, or as many as faulthandler writes
@@ -18,6 +21,19 @@ _LOOK_EVERY = 0.01  # seconds
 def write_stack_on_signal(file: IO[str] | int) -> None:
     """From now on this process answers STACK_SIGNAL."""
     faulthandler.register(STACK_SIGNAL, file=file, all_threads=False)
+
+
+def write_stack_at_crash(file: IO[str]) -> None:
+    """From now on this process leaves its stack when it crashes in compiled code, or ends by os._exit."""
+    faulthandler.enable(file=file, all_threads=False)
+    process, end = os.getpid(), os._exit
+
+    def end_with_stack(status: int) -> NoReturn:
+        if os.getpid() == process:
+            faulthandler.dump_traceback(file, all_threads=False)
+        end(status)
+
+    os._exit = end_with_stack  # type: ignore[assignment]
 
 
 def wait_for_stacks(files: Sequence[int], patience: float) -> list[str]:

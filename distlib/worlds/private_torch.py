@@ -64,10 +64,6 @@ def nccl_group(store: Any, rank: int, world_size: int, timeout: datetime.timedel
     return _c10d.ProcessGroupNCCL(store, rank, world_size, options)
 
 
-# Whether torch.func has wrapped a tensor: inside grad, vmap, jvp and what is made of these.
-is_inside_torch_func = torch._C._functorch.is_functorch_wrapped_tensor
-
-
 def has_hooks(tensor: torch.Tensor) -> bool:
     """Whether somebody has registered a hook on a tensor."""
     return bool(tensor._backward_hooks)

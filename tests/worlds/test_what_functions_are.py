@@ -1,4 +1,4 @@
-"""Functions of a rank that are unusual: with a cache, async, with names that a communicator has not, that call exit()."""
+"""Functions of a rank that are unusual: with a cache, async, with exit(), with names that a communicator has not."""
 
 from __future__ import annotations
 
@@ -186,3 +186,27 @@ def test_torch_distributed_without_a_group_names_what_a_rank_has(world: AnyWorld
     assert "all_reduce(comm, tensor)" in text
     assert "with torch_distributed(comm) as dist:" in text
     assert "init_process_group" not in text
+
+
+# Figures
+
+
+def test_a_rank_has_no_screen_and_returns_its_figure(worlds: Callable[[int], World]) -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+
+    def show(comm: Communicator) -> Any:
+        pyplot.plot([comm.rank, 2])
+        pyplot.show()
+        return pyplot.gcf()
+
+    printed: list[str] = []
+    world = World(2, on_output=lambda rank, stream, text: printed.append(text))
+    with world:
+        figures = world.run(show, timeout=100)
+    try:
+        assert [list(figure.axes[0].lines[0].get_ydata()) for figure in figures] == [[0, 2], [1, 2]]
+        for text in printed:
+            assert re.match(r"test_what_functions_are.py, line \d+: a rank has no screen, .*return plt.gcf\(\)", text)
+        assert len(printed) == 2
+    finally:
+        pyplot.close("all")

@@ -54,6 +54,8 @@ from distlib.worlds.real.tensor_files import TensorFiles, read_tensor
 from distlib.worlds.real.transport import OpenStore, Transport, Wait
 from distlib.worlds.tensor_bytes import dense, describe_tensor, dtype_name_of, from_bytes, to_bytes
 
+_THREAD_PATIENCE = 1.0  # seconds for threads to leave a run that is over
+
 # What a control message says. WAKE is to oneself; LOST comes from the supervisor, in the name of a rank that has died.
 OFFER, TAKE, SENT, REFUSE, ARRIVED, RELEASED, WAKE, LOST = range(8)
 
@@ -137,6 +139,7 @@ class Endpoint:
         self._abandoned = False
         self._journal: Journal | None = None
         self._early: list[tuple[Any, ...]] = []
+        self._waiting_threads: set[int] = set()  # those that are in the middle of a wait
         self._handled: list[int] = []
         self._last_call: tuple[int, str, str] | None = None  # a LastCall, in the form that the status board can take
         self.kept: list[object] = []  # what has to outlive the function that the rank runs
@@ -211,8 +214,16 @@ class Endpoint:
         if self._files is not None:
             self._files.clear()
         self._closed = True
+        self._end_threads()
         self._state = IDLE
         self._publish([])  # a rank that is late for the next run must not look as if it had finished it
+
+    def _end_threads(self) -> None:
+        """End what threads of the student's still wait for: they would go on waiting in the next run."""
+        give_up = time.monotonic() + _THREAD_PATIENCE
+        while self._waiting_threads - {threading.get_ident()} and time.monotonic() < give_up:
+            self._mailbox.wake(self._run, WAKE, self.rank)
+            time.sleep(0.001)
 
     def serve(self) -> None:
         """Answer all that is waiting in the inbox, without blocking."""
@@ -383,16 +394,28 @@ class Endpoint:
             self._take_in(message)
         if done():
             return
-        while not done():
-            if self._abandoned:
-                raise Stopped
-            self._state = BLOCKED
-            self._publish(waits())
-            arrived = self._mailbox.next() if alarm is None else self._mailbox.next(max(0.0, alarm - self.now()))
-            if arrived is not None:
-                self._take_in(arrived)
+        with self._one_more_waits():
+            run = self._run
+            while not done():
+                if self._abandoned or self._closed or self._run != run:
+                    raise Stopped
+                self._state = BLOCKED
+                self._publish(waits())
+                arrived = self._mailbox.next() if alarm is None else self._mailbox.next(max(0.0, alarm - self.now()))
+                if arrived is not None:
+                    self._take_in(arrived)
         self._state = RUNNING
         self._publish([])
+
+    @contextlib.contextmanager
+    def _one_more_waits(self) -> Iterator[None]:
+        """In this block the running thread counts as one that waits for other ranks."""
+        thread = threading.get_ident()
+        self._waiting_threads.add(thread)
+        try:
+            yield
+        finally:
+            self._waiting_threads.discard(thread)
 
     def _publish(self, waits: list[tuple[Any, ...]]) -> None:
         """Write this rank's status; only then do the messages it has handled count as handled."""

@@ -148,6 +148,12 @@ class RankPool:
             return wait_for_stacks([file.fileno()], _STACK_PATIENCE)[0]
         return ""
 
+    def last_stack(self, rank: int) -> str:
+        """The Python stack that a rank has left which is gone; "" if it has left none, as one that was killed."""
+        with contextlib.suppress(OSError), open(rank_process.stack_path(self.directory, rank), "rb") as file:
+            return wait_for_stacks([file.fileno()], 0.0)[0]
+        return ""
+
     def exit_status(self, rank: int, patience: float = 0.0) -> int | None:
         """How a rank ended (see ForkServer.exit_statuses); waits up to `patience` seconds to learn it."""
         give_up = time.monotonic() + patience

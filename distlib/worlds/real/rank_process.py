@@ -10,7 +10,6 @@ Between commands a rank goes on answering the other ranks, so that a message it 
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import os
 import pickle
 import random
@@ -18,6 +17,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
@@ -30,7 +30,7 @@ from distlib.trace import CallSite
 from distlib.worlds import call_site, notebook_only, pickling
 from distlib.worlds.diagnosis import Failure
 from distlib.worlds.exception_text import stack_of, text_of, whole_text_of
-from distlib.worlds.native_stack import write_stack_on_signal
+from distlib.worlds.native_stack import write_stack_at_crash, write_stack_on_signal
 from distlib.worlds.rank_call import result_of
 from distlib.worlds.real import own_modules, shared_memory
 from distlib.worlds.real.cards import cards_here, take_card
@@ -50,7 +50,7 @@ _LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
 
 def stack_path(directory: str, rank: int) -> str:
-    """Where a rank writes its stack when it is asked to; see native_stack."""
+    """Where a rank writes its stack when it is asked to, or crashes; see native_stack."""
     return os.path.join(directory, f"stack-{rank}")
 
 
@@ -63,7 +63,8 @@ def main(settings: RankSettings, fds: list[int]) -> None:
     notebook_only.live_without(settings.world_size)
     stack_file = open(stack_path(settings.directory, settings.rank), "w")
     write_stack_on_signal(stack_file)
-    faulthandler.enable(file=sys.stderr)
+    write_stack_at_crash(stack_file)
+    threading.excepthook = _tell_unless_stopped
     commands = Connection(command_fd)
     try:
         endpoint = _make_endpoint(settings, socket.socket(fileno=inbox_fd))
@@ -110,6 +111,12 @@ def _redirect_output(stdout_fd: int, stderr_fd: int) -> None:
         stream = open(fd, "w", buffering=1, errors="backslashreplace", closefd=False)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
+
+
+def _tell_unless_stopped(ended: threading.ExceptHookArgs) -> None:
+    """Called when a thread of the student's ends with an exception: that its run is over is no news."""
+    if ended.exc_type is not Stopped:
+        threading.__excepthook__(ended)
 
 
 class Commands(Protocol):

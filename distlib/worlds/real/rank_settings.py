@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # it takes torch along, and the kernel starts its fork server
 
 # Variables of the ranks' fork server, whatever the notebook's are.
 ENVIRONMENT = {
-    "MPLBACKEND": "module://distlib.worlds.rank_figures",  # a rank has no screen
+    "MPLBACKEND": "module://distlib.draw.rank_figures",  # a rank has no screen
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"),
     "OBJC_DISABLE_INITIALIZE_FORK_SAFETY": "YES",  # macOS: else it ends a fork that uses one of its own libraries
     "THP_MEM_ALLOC_ENABLE": "1",  # torch: huge pages for large tensors, which are cheaper to get and to copy

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from distlib.trace import Message, Trace
+from distlib.trace import CallSite, Message, Trace
 from distlib.worlds import call_site, pickling
 from distlib.worlds.deaths import all_lost, died_at
 from distlib.worlds.diagnosis import (
@@ -68,6 +68,7 @@ class RunSettings:
         number: counts the runs of a world.
         timeout: seconds, or None.
         record, seed, output_limit, on_output, deaths: see `World`.
+        begins: where the function begins, if it is the student's.
         news: what the ranks are told of the notebook (see notebook_state); None for those that know as much themselves.
     """
 
@@ -79,6 +80,7 @@ class RunSettings:
     on_output: OnOutput
     deaths: Mapping[int, float] | None = None
     news: bytes | None = None
+    begins: CallSite | None = None
 
 
 class Ranks(Protocol):
@@ -101,6 +103,8 @@ class Ranks(Protocol):
     def announce_death(self, dead: int, rank: int, run: int) -> bool: ...
 
     def native_stack(self, rank: int) -> str: ...
+
+    def last_stack(self, rank: int) -> str: ...
 
     def exit_status(self, rank: int, patience: float = 0.0) -> int | None: ...
 
@@ -344,9 +348,10 @@ class Supervisor:
     def _explain_timeout(self) -> RankError:
         late = sorted(self._waiting)
         where = self._stop_and_tell_where()
-        site = next((failure.site for failure in self._in_order(self._stopped) if failure.site), None)
-        prefix = f"{place(site)}: " if site else ""
-        return RunTimeout(f"{prefix}not done after {self.settings.timeout:g} s: {where}.", late, site, self._stacks())
+        site = self._first_site()
+        return RunTimeout(
+            f"{_prefix(site)}not done after {self.settings.timeout:g} s: {where}.", late, site, self._stacks()
+        )
 
     def _explain_interrupt(self) -> str:
         return f"{self._stop_and_tell_where()}. The ranks have been stopped; the world can be used again."
@@ -366,11 +371,10 @@ class Supervisor:
 
     def _explain_output(self) -> RankError:
         self._stop_the_others()
-        site = next((failure.site for failure in self._stopped if failure.site), None)
-        prefix = f"{place(site)}: " if site else ""
+        site = self._first_site()
         limit = f"{self.settings.output_limit:,}"
         text = (
-            f"{prefix}the ranks printed more than {limit} bytes in one run, so the run was stopped. "
+            f"{_prefix(site)}the ranks printed more than {limit} bytes in one run, so the run was stopped. "
             "Print less often, or make the world with a larger output_limit."
         )
         return TooMuchOutput(text, [failure.rank for failure in self._stopped], site, self._stacks())
@@ -381,15 +385,29 @@ class Supervisor:
         status = self.pool.exit_status(rank, _EXIT_PATIENCE)
         states = self._states(self.pool.board.snapshot())
         self._stop_the_others()
-        waits = states[rank].waits
+        crashes = {each: self._crash(each) for each in lost}
+        self._stopped += [crash for crash in crashes.values() if crash is not None]
+        waits, crash = states[rank].waits, crashes[rank]
         doing = f" while it {waits[0].describe().replace('waits', 'waited', 1)} ({waits[0].place})" if waits else ""
+        site = crash.site if crash is not None and crash.site is not None else self._first_site()
         waiting_for = [r for r, s in states.items() if any(rank in wait.peers for wait in s.waits) and r not in lost]
         others = f" {name_ranks(waiting_for).capitalize()} waited for it." if waiting_for else ""
-        prefix = f"{waits[0].place}: " if waits else _first_place(self._stopped)
+        prefix = _prefix(site) if crash is not None or not waits else f"{waits[0].place}: "
         which = f", rank {rank}" if len(lost) > 1 else ""
         told = f"{name_ranks(lost)} ended in the middle of the run{which}{doing}: {how_it_ended(status)}."
         text = f"{prefix}{told}{others}"
-        return PeerLost(text, lost, next((f.site for f in self._stopped if f.site), None), self._stacks())
+        return PeerLost(text, lost, site, self._stacks())
+
+    def _crash(self, rank: int) -> Failure | None:
+        """What a rank that is gone has left of itself; None if it was killed without a chance to leave anything."""
+        stack = self.pool.last_stack(rank)
+        site = call_site.site_of_native_stack(stack)
+        return Failure(rank, "Crash", "its process ended", site, stack) if stack else None
+
+    def _first_site(self) -> CallSite | None:
+        """The student's line at which the first rank that has one was stopped; else where their function begins."""
+        stopped = (failure.site for failure in self._in_order(self._stopped) if failure.site)
+        return next(stopped, self.settings.begins)
 
     def _stacks(self) -> str:
         return "\n".join(f"── rank {f.rank} ──\n{f.stack}" for f in self._in_order([*self._failures, *self._stopped]))
@@ -481,9 +499,9 @@ class Supervisor:
             try:
                 results.append(pickling.loads(self._results[rank]))
             except Exception as error:
-                raise ResultError(
-                    f"the result of rank {rank} can't be read in the notebook: {text_of(error)}", [rank]
-                ) from error
+                text = f"the result of rank {rank} can't be read in the notebook: {text_of(error)}"
+                begins = self.settings.begins
+                raise ResultError(_prefix(begins) + text, [rank], begins) from error
         return results
 
 
@@ -519,8 +537,8 @@ def _of_several(activity: str, ranks: Sequence[int]) -> str:
     return f"{plural[verb]} {rest}"
 
 
-def _first_place(failures: Sequence[Failure]) -> str:
-    return next((f"{place(failure.site)}: " for failure in failures if failure.site), "")
+def _prefix(site: CallSite | None) -> str:
+    return f"{place(site)}: " if site else ""
 
 
 def _join(reports: Sequence[tuple[Any, ...]]) -> list[Message]:

@@ -22,6 +22,7 @@ from distlib.communicator_names import not_of_a_world
 from distlib.network import Cluster, Link
 from distlib.trace import Trace
 from distlib.worlds import pickling
+from distlib.worlds.call_site import learn_cells, site_of_function
 from distlib.worlds.deaths import check_deaths
 from distlib.worlds.diagnosis import RankError
 from distlib.worlds.real import forkserver
@@ -155,7 +156,7 @@ class World:
         if not self._lock.acquire(blocking=False):
             raise RuntimeError("this world is already running a function: wait for it, or make another World")
         try:
-            return self._supervise(Supervisor(self._ready_pool(), self._settings(timeout, blob), blob))
+            return self._supervise(Supervisor(self._ready_pool(), self._settings(timeout, blob, fn), blob))
         finally:
             self._lock.release()
 
@@ -210,10 +211,21 @@ class World:
             if not run.usable:
                 self._end_ranks()
 
-    def _settings(self, timeout: float | None, call: bytes) -> RunSettings:
+    def _settings(self, timeout: float | None, call: bytes, function: object) -> RunSettings:
         self._runs += 1
+        learn_cells()
         on_output, news = self.on_output or print_output, self._state.news(call)
-        return RunSettings(self._runs, timeout, self.record, self.seed, self.output_limit, on_output, self.deaths, news)
+        return RunSettings(
+            self._runs,
+            timeout,
+            self.record,
+            self.seed,
+            self.output_limit,
+            on_output,
+            self.deaths,
+            news,
+            site_of_function(function),
+        )
 
     def _ready_pool(self) -> Pool:
         if self._pool is not None and not self._pool.alive:

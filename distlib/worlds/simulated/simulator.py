@@ -140,7 +140,7 @@ class SimulatedWorld:
         """
         check_timeout(timeout)
         self.last_error = None
-        run = _SimulatedRun(self, pickling.pack_call(fn, args, kwargs))
+        run = _SimulatedRun(self, pickling.pack_call(fn, args, kwargs), fn)
         try:
             with _time_limit(timeout, run.time_up), _rare_collections():
                 return run.run()
@@ -185,8 +185,9 @@ class RunEnded(BaseException):
 class _SimulatedRun:
     """One run of a function on all ranks."""
 
-    def __init__(self, world: SimulatedWorld, blob: bytes) -> None:
+    def __init__(self, world: SimulatedWorld, blob: bytes, function: object) -> None:
         call_site.learn_cells()
+        self._begins = call_site.site_of_function(function)
         call_site.forget()
         self._world = world
         self._blob = blob
@@ -248,10 +249,10 @@ class _SimulatedRun:
         """The rank that was running, and its line, at which it was stopped or still is."""
         running = self.engine.running
         if running is None:
-            return 0, None
+            return 0, self._begins
         if not running.finished:
-            return running.number, call_site.site_of_frame(running.context.frame())
-        return running.number, next((each.site for each in self._failures if each.rank == running.number), None)
+            return running.number, call_site.site_of_frame(running.context.frame()) or self._begins
+        return running.number, next((each.site for each in self._failures if each.rank == running.number), self._begins)
 
     def _call(self, rank: SimulatedRank, comm: SimulatedCommunicator) -> None:
         """The whole life of one rank."""

@@ -10,9 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg as FigureCanvas
 
 from distlib.worlds.call_site import site_of_frame
 
-__all__ = ["NAME", "FigureCanvas", "FigureManager", "show"]
+__all__ = ["FigureCanvas", "FigureManager", "show"]
 
-NAME = f"module://{__name__}"
 FigureManager = FigureManagerBase
 
 
