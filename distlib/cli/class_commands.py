@@ -161,6 +161,8 @@ def _set_alias(course: Course, options: argparse.Namespace) -> str:
     if not options.none and not options.student:
         raise CourseError("who is it? Add the student, or --none to take back what was said")
     said = {} if options.none else {key: _student_of_the_class(course, options.student)}
+    if said and (others := read_roster(course).named(options.written) - {said[key]}):
+        raise CourseError(f"{key} is the name of {joined(sorted(others))}: rename the file after its student instead")
     aliases = {written: student for written, student in aliases.items() if written != key} | said
     write_aliases(course, aliases)
     return f"{_aliases(aliases)}\nNext: distlib collect, as before" if said else _aliases(aliases)

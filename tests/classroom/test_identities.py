@@ -93,14 +93,17 @@ def test_one_upload(tiny: TinyCourse, name: str, student: str) -> None:
     (outcome,) = run(tiny, put(tiny.root / "up", {name: work(tiny)})).values()
     assert (outcome.student, outcome.state) == (student, PROBLEM if student == ASKED else COLLECTED), outcome.why
     assert submitted(tiny) == [student] * bool(student)
-    assert bool(student) or "Say who it is: distlib class alias " in outcome.why
+    assert bool(student) or "distlib class alias " in outcome.why or "Rename the file" in outcome.why
 
 
 @pytest.mark.parametrize("name", [name for name, student in ONE_BY_ONE.items() if student == ASKED])
 def test_the_command_in_a_question_settles_it(tiny: TinyCourse, name: str) -> None:
     up = put(tiny.root / "up", {name: work(tiny)})
     (outcome,) = run(tiny, up).values()
-    say(tiny, outcome.why.split("distlib class alias ")[1].split(" STUDENT")[0], "s03")
+    if "Rename the file" in outcome.why:
+        (up / name).rename(up / "s03.ipynb")
+    else:
+        say(tiny, outcome.why.split("distlib class alias ")[1].split(" STUDENT")[0], "s03")
     assert [(each.student, each.state) for each in run(tiny, up).values()] == [("s03", COLLECTED)]
     assert read_refused(open_course(tiny.root), NAME) == []
 
@@ -164,6 +167,39 @@ def test_a_name_alone_replaces_nothing_that_a_platform_has_numbered(tiny: TinyCo
     assert outcome.state == UNCHANGED
     again = {f"lovelaceada_1208_6_{NAME}.ipynb": work(tiny, "\n# again")}
     assert list(states(run(tiny, put_zip(tiny, again, "again.zip"))).values()) == [("s08", COLLECTED)]
+
+
+def test_what_was_said_of_a_name_holds_for_one_number_at_a_time(tiny: TinyCourse) -> None:
+    """In the next exercise the number is a new one; two numbers in one exercise are two students."""
+    say(tiny, "Section 3-Wei Zhang", "s02")
+    name = MOODLE.format("Section 3-Wei Zhang", "{}") + "/x.ipynb"
+    (outcome,) = run(tiny, put_zip(tiny, {name.format(7): work(tiny)}, "first.zip")).values()
+    assert (outcome.student, outcome.state) == ("s02", COLLECTED)
+    (outcome,) = run(tiny, put_zip(tiny, {name.format(8): work(tiny, "\n# 8")})).values()
+    assert outcome.state == PROBLEM and "and so is Moodle's 7. Say who it is: distlib class alias" in outcome.why
+    say(tiny, "Section 3-Wei Zhang_8", "s03")
+    assert list(states(run(tiny, tiny.root / "all.zip")).values()) == [("s03", COLLECTED)]
+
+
+def test_a_name_of_somebody_else_can_t_be_said_to_be_a_students(
+    tiny: TinyCourse, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, whose in (("ada-lovelace", "s08"), ("Wei Zhang", "s03")):
+        assert main(["class", "alias", name, "s02", "--course", str(tiny.root)]) == 1
+        assert f"is the name of {whose}: rename the file after its student instead" in capsys.readouterr().err
+    (tiny.root / "classroom" / "aliases.csv").write_text("written,student\nada-lovelace,s02\n")
+    (outcome,) = run(tiny, put(tiny.root / "up", {"ada lovelace.ipynb": work(tiny)})).values()
+    assert outcome.student == "s08"
+
+
+def test_a_platforms_name_among_other_files_is_a_claim(tiny: TinyCourse) -> None:
+    run(tiny, put_zip(tiny, {f"lovelaceada_1208_5_{NAME}.ipynb": work(tiny)}))
+    names = (f"lovelaceada_1208_6_{NAME}.ipynb", f"zhangwei_1202_7_{NAME}.ipynb", "s01.ipynb")
+    found = run(tiny, put(tiny.root / "up", {name: work(tiny, f"\n# {name}") for name in names}))
+    assert [found[name].state for name in names] == [PROBLEM, PROBLEM, COLLECTED]
+    assert "If it is: distlib class alias lovelaceada s08. If not: rename the file" in found[names[0]].why
+    say(tiny, "lovelaceada", "s08")
+    assert run(tiny, tiny.root / "up")[names[0]].state == COLLECTED
 
 
 # ── a folder in the only folder ──────────────────────────────────────────────────────────────────────────────────────

@@ -28,7 +28,7 @@ from distlib.classroom.grader.submission import (
     read_timestamp,
     write_timestamp,
 )
-from distlib.classroom.register.aliases import read_aliases
+from distlib.classroom.register.aliases import alias_key, read_aliases
 from distlib.classroom.register.merge_plan import check_nothing_is_half_done
 from distlib.classroom.register.roster import Roster, read_roster
 from distlib.classroom.register.table_file import TableError
@@ -257,7 +257,7 @@ def _worth_saying(outcomes: Sequence[UploadOutcome]) -> list[UploadOutcome]:
 
 def _told_apart(candidates: Sequence[_Candidate]) -> list[_Candidate]:
     """The candidates of one name: asked about where a platform has given several numbers to it."""
-    sources = {each.owner.source for each in candidates if each.owner.platform and not each.problem}
+    sources = {each.owner.source for each in candidates if not each.problem} - {("", "")}
     return [
         replace(each, identity=Identity(""), problem=_another(each, sources - {each.owner.source}))
         if not each.problem and not each.identity.is_sure and sources - {each.owner.source}
@@ -270,7 +270,9 @@ def _another(candidate: _Candidate, others: Iterable[tuple[str, str]]) -> str:
     """The question about an upload whose name is that of a student from whom there is another one."""
     there = " and ".join(f"{platform}'s {number}" for platform, number in sorted(others))
     why = f"{shown_name(candidate.owner)} would be {candidate.student}, and so is {there}"
-    return f"{why}. {settled(candidate.owner, with_number=True)}"
+    same = f"If it is: distlib class alias {alias_key(candidate.owner.name)} {candidate.student}. If not: "
+    settle = settled(candidate.owner, with_number=True)
+    return f"{why}. {settle if candidate.owner.source[1] else f'{same}{settle[0].lower()}{settle[1:]}'}"
 
 
 def _decide(candidates: Sequence[_Candidate], place: _Store) -> list[UploadOutcome]:
@@ -371,7 +373,7 @@ class _Store:
     def _somebody_else(self, candidate: _Candidate) -> str:
         """The question if a platform has two numbers for one name: also two alike notebooks are of two students."""
         origin = self._origins.get(candidate.student, Origin())
-        same = origin.source == candidate.owner.source or not (origin.platform and candidate.owner.platform)
+        same = origin.source == candidate.owner.source or not (origin.platform and candidate.owner.source[0])
         return "" if same or candidate.identity.is_sure else _another(candidate, [origin.source])
 
     def _less_sure(self, candidate: _Candidate) -> str:
@@ -382,7 +384,7 @@ class _Store:
                 "that is no student's folder, name it instead of the one around it"
             )
         origin = self._origins.get(candidate.student, Origin())
-        is_known = candidate.identity.is_sure or not origin.platform or candidate.owner.platform
+        is_known = candidate.identity.is_sure or not origin.platform or candidate.owner.source[0]
         return "" if is_known else _another(candidate, [origin.source])
 
     def _note_origin(self, candidate: _Candidate) -> None:

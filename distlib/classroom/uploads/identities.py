@@ -8,7 +8,7 @@ and a dash in front, so what follows each dash is a name, too.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from distlib.classroom.register.aliases import alias_key
 from distlib.classroom.register.known_students import near_names
@@ -24,7 +24,7 @@ class Identity:
 
     Attributes:
         student: the name of the folder; "" if that has to be asked.
-        is_sure: whether it is known by a number, or because the instructor has said so; else by a name alone.
+        is_sure: whether it is known by a number, or the instructor has said so; else by a name, which two may have.
         question: what the instructor has to decide, and how; "" for nothing.
     """
 
@@ -53,7 +53,7 @@ class Identities:
 
     def of(self, owner: Owner) -> Identity:
         """Whose an upload is."""
-        if owner.number and (student := self._said(owner, owner.number)):
+        if student := self._said_of_number(owner):
             return self._checked(student, owner)
         if owner.other:
             return Identity("", question=_two_readings(owner))
@@ -61,13 +61,19 @@ class Identities:
             return Identity("", question=_in_a_folder(owner))
         if own := self._own_number(owner):
             return self._by_number(own, owner)
-        if student := self._said(owner, ""):
-            return self._checked(student, owner)
+        if student := self._said_of_name(owner):
+            return replace(self._checked(student, owner), is_sure=not owner.source[1])
         return self._by_name(owner)
 
-    def _said(self, owner: Owner, number: str) -> str:
-        """What the instructor has said about a name, with or without its number."""
-        return self.aliases.get(alias_key(owner.name, number), "")
+    def _said_of_number(self, owner: Owner) -> str:
+        """What the instructor has said about a name with its number."""
+        _, number = owner.source
+        return self.aliases.get(alias_key(owner.name, number), "") if number else ""
+
+    def _said_of_name(self, owner: Owner) -> str:
+        """What the instructor has said about a name: nothing that can be said, if it is the name of somebody else."""
+        student = self.aliases.get(alias_key(owner.name), "")
+        return student if self.roster.named(owner.name) <= {student} else ""
 
     def _checked(self, student: str, owner: Owner) -> Identity:
         if self.roster.is_closed and student not in self.roster.students:
@@ -77,9 +83,10 @@ class Identities:
 
     def _own_number(self, owner: Owner) -> set[str]:
         """The students who have the platform's number."""
-        if owner.platform == MOODLE:
-            return {self.numbers[owner.number]} if owner.number in self.numbers else set()
-        return self.roster.numbered(owner.number) if owner.platform == CANVAS else set()
+        platform, number = owner.source
+        if platform == MOODLE:
+            return {self.numbers[number]} if number in self.numbers else set()
+        return self.roster.numbered(number) if platform == CANVAS else set()
 
     def _by_number(self, own: set[str], owner: Owner) -> Identity:
         """The student of a number, unless the name is that of somebody else."""
@@ -106,7 +113,7 @@ class Identities:
     def _with_that_number(self, student: str, owner: Owner) -> Identity:
         """The student of a name, unless Canvas has another number for that student."""
         number = self.roster.students[student].lms_user_id
-        if owner.platform == CANVAS and number and number != owner.number:
+        if owner.source[0] == CANVAS and number and number != owner.number:
             who = self.roster.shown([student])[0]
             why = f"{who} has Canvas's number {number}, and this is of {owner.number}"
             return Identity("", question=f"{why}. {settled(owner, with_number=True)}")
@@ -128,9 +135,11 @@ def shown_name(owner: Owner) -> str:
 
 
 def settled(owner: Owner, *, with_number: bool = False) -> str:
-    """What the instructor types, and then collects again. with_number: it is said about this upload's number alone."""
-    key = alias_key(owner.name, owner.number if with_number else "")
-    return f"Say who it is: distlib class alias {key} STUDENT"
+    """What the instructor does, and then collects again. with_number: the name alone says too little."""
+    _, number = owner.source
+    if with_number and not number:
+        return "Rename the file after the student it is of, such as STUDENT.ipynb"
+    return f"Say who it is: distlib class alias {alias_key(owner.name, number if with_number else '')} STUDENT"
 
 
 def _two_readings(owner: Owner) -> str:

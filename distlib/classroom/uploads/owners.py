@@ -37,6 +37,7 @@ class Owner:
         is_late: whether the platform says that it was handed in late.
         other: how else the name can be read: a student may have chosen it such that it seems to be somebody else's.
         within: the folder around it that was taken for no student's; "" for none.
+        is_claim: whether it is called as a platform would call it, among files that no platform has given a name.
     """
 
     name: str
@@ -46,11 +47,12 @@ class Owner:
     is_late: bool = False
     other: str = ""
     within: str = ""
+    is_claim: bool = False
 
     @property
     def source(self) -> tuple[str, str]:
         """What is the same for uploads of one person: platform and number; both "" where no platform says it."""
-        return self.platform, self.number
+        return ("", "") if self.is_claim else (self.platform, self.number)
 
 
 def owners(
@@ -74,8 +76,11 @@ def owners(
     while _is_wrapped(paths, assignment, is_student):
         within = "" if paths[0][0] == zip_name else paths[0][0]  # a folder that was made a zip file is in one
         paths = [path[1:] for path in paths]
-    found = (_owner(path, assignment) for path in paths)
-    return [replace(owner, within=within) if owner else None for owner in found]
+    found = [_owner(path, assignment) for path in paths]
+    is_mixed = any(upload.copy and not (owner and owner.platform) for upload, owner in zip(uploads, found, strict=True))
+    return [
+        replace(owner, within=within, is_claim=bool(owner.platform) and is_mixed) if owner else None for owner in found
+    ]
 
 
 def _owner(path: Sequence[str], assignment: str) -> Owner | None:
