@@ -9,12 +9,22 @@ from distlib.cli.command_arguments import ASSIGNMENT, add_course
 
 
 def add_class_arguments(parser: argparse.ArgumentParser) -> None:
-    """`distlib class due`, `extend`, `team`, `alias`, `same`, `report`, and what else is said about a class."""
+    """`distlib class due`, `late`, `extend`, `team`, `alias`, `same`, `report`, and what else is said about a class."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     due = _action(actions, "due", "set when an exercise is due; without a date, show it")
     due.add_argument("assignment", metavar="ASSIGNMENT", help=ASSIGNMENT)
     due.add_argument("date", nargs="?", default="", help='such as "2030-11-02 23:59 Europe/Berlin"')
     due.add_argument("--none", action="store_true", help="it has no due date any more")
+    late = _action(actions, "late", "say what being late costs, in all exercises; without anything, show it")
+    late.add_argument(
+        "--per-day", type=_share, metavar="10%", help="of the points, for each day begun; 100% is all at once"
+    )
+    late.add_argument("--at-most", type=_share, default=1.0, metavar="50%", help="of the points are lost; else all")
+    late.add_argument("--grace", default="", metavar="10min", help="after the due date cost nothing; also 2h or 1d")
+    late.add_argument(
+        "--slip-days", type=_whole, default=0, metavar="N", help="late cost nothing, in all exercises together"
+    )
+    late.add_argument("--none", action="store_true", help="it costs no points any more")
     extend = _action(actions, "extend", "give a student or a team more time; it replaces what they had")
     extend.add_argument("name", metavar="NAME", help="a student or a team")
     extend.add_argument("assignment", metavar="ASSIGNMENT", help=ASSIGNMENT)
@@ -59,6 +69,24 @@ def _amount(text: str) -> float:
     if 0 < amount <= 3660:
         return amount
     raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+
+
+def _share(text: str) -> float:
+    """0.1 for "10%" or "10"."""
+    try:
+        share = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        share = -1.0
+    if 0 < share <= 1:
+        return share
+    raise argparse.ArgumentTypeError(f"expected a share such as 10%, at most 100%, got {text!r}")
+
+
+def _whole(text: str) -> int:
+    """A whole number, 0 or more."""
+    if text.isdecimal() and len(text) <= 4:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}")
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,11 +18,13 @@ from distlib.classroom.grader.handed_in_time import OddTime, any_time
 from distlib.classroom.grader.student_record import read_records
 from distlib.classroom.register.aliases import read_aliases, typed_alias, write_aliases
 from distlib.classroom.register.class_register import ClassRegister, change_register, classroom_of, read_register
-from distlib.classroom.register.due_dates import due_dates, extend, in_words
+from distlib.classroom.register.due_dates import dates_of_term, due_dates, extend, in_words
 from distlib.classroom.register.known_students import known_students, the_student
+from distlib.classroom.register.late_rule import LateRule, duration
 from distlib.classroom.register.merge_students import merge_students
 from distlib.classroom.register.pseudonym_list import give_pseudonyms, write_for_second_marker, write_who_is_who
 from distlib.classroom.register.roster import read_roster
+from distlib.classroom.register.term_dates import publish_dates
 from distlib.classroom.uploads.upload_names import student_name
 from distlib.classroom.words import count, have, joined
 from distlib.cli.saying import say
@@ -72,7 +74,31 @@ def _set_due(course: Course, options: argparse.Namespace) -> str:
             raise CourseError(f"{options.date!r} {error}; write it like 2030-11-02 23:59 Europe/Berlin") from None
     elif options.none:
         exercise.book.set_due_date(None)
+    if options.date or options.none:
+        publish_dates(dates_of_term(course))
     return _when(course, exercise)
+
+
+def _set_late(course: Course, options: argparse.Namespace) -> str:
+    if options.per_day is None and (options.grace or options.slip_days or options.at_most < 1):
+        raise CourseError("what does a day cost? Add --per-day 10%, or --per-day 100% for all points at once")
+    if options.none or options.per_day is not None:
+        late = {} if options.none else asdict(_late_rule(options))
+        change_register(course, lambda register: replace(register, late=late))
+        publish_dates(dates_of_term(course))
+    rule = read_register(course).late_rule
+    if rule:
+        return f"Being late costs {rule.words}.\nNext, for each exercise that is graded: distlib grade"
+    others = " what nbgrader_config.py says" if late_costs_points(course) else " no points"
+    return f"Being late costs{others}."
+
+
+def _late_rule(options: argparse.Namespace) -> LateRule:
+    try:
+        grace = duration(options.grace).total_seconds() if options.grace else 0.0
+        return LateRule(options.per_day, grace, options.slip_days, options.at_most)
+    except ValueError as error:
+        raise CourseError(str(error)) from None
 
 
 def _extend(course: Course, options: argparse.Namespace) -> str:
@@ -95,8 +121,8 @@ def _when(course: Course, exercise: _OfExercise) -> str:
     for student, more in due.extensions.items():
         until = f"  until {due.date + more:%Y-%m-%d %H:%M} UTC" if due.date else ""
         lines.append(f"  {student}  + {in_words(more)}{until}")
-    costs = late_costs_points(course.config)
-    lines += ["Being late costs no points: nbgrader_config.py has no penalty."] * bool(due.date and not costs)
+    costs = late_costs_points(course)
+    lines += ["Being late costs no points: distlib class late says what it costs."] * bool(due.date and not costs)
     lines += [f"Next: distlib grade {exercise.name}"] * bool(due.date and costs)
     return "\n".join(lines)
 
@@ -228,6 +254,7 @@ def _side_by_side(course: Course, options: argparse.Namespace) -> str:
 
 _ACTIONS: dict[str, Callable[[Course, argparse.Namespace], str]] = {
     "due": _set_due,
+    "late": _set_late,
     "extend": _extend,
     "team": _set_team,
     "alias": _set_alias,

@@ -117,7 +117,8 @@ LAB += [
 c.JupyterHub.spawner_class = "docker"
 c.Spawner.pre_spawn_hook = prepare
 c.Spawner.cmd = LAB
-c.Spawner.environment = {"CLASS": CLASS}
+# What instructors say of due dates, students see there.
+c.Spawner.environment = {"CLASS": CLASS, "DISTLIB_DUE_DATES": f"/exchange/{CLASS}/outbound/.due_dates.json"}
 c.Spawner.start_timeout = c.Spawner.http_timeout = 300
 c.DockerSpawner.network_name = CLASS
 c.DockerSpawner.prefix = CLASS

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,6 +18,8 @@ import pytest
 
 from distlib.classroom import hand_in
 from distlib.classroom.grader.submission import HandedCell, read_submission
+from distlib.classroom.register.late_rule import LateRule
+from distlib.classroom.register.term_dates import DUE_DATES, TermDates, text_of
 from distlib.classroom.uploads.answers import ANSWERED, MISSING, STUB, read_answers
 from distlib.classroom.uploads.hand_in import Declined, HandInError, Interrupted, hand_in_notebook
 from distlib.classroom.uploads.receipt import ago
@@ -89,6 +91,14 @@ def test_a_file_to_upload_and_a_receipt(course: Path) -> None:
     assert "only then it is handed in" in text and receipt.sha256 in text and "ring_all_gather (1 of 4)" in text
     assert (folder / f"{NAME}--ada-lovelace.receipts.txt").read_text() == f"{text}\n\n"
     assert before <= receipt.time <= datetime.now(UTC)
+
+
+def test_the_receipt_says_what_the_due_date_means(course: Path) -> None:
+    due = datetime.now(UTC) - timedelta(days=1, hours=1)
+    (course / DUE_DATES).write_text(text_of(TermDates({NAME: due}, LateRule(0.1))))
+    write(exercise(course), {"ring_all_gather": ANSWER})
+    text = str(hand_in_notebook("02", start=course, student="Ada Lovelace", ask=never, ran=()))
+    assert re.search(r"^due .* 25 h before this: late, which costs 20 %, [\d.]+ of [\d.]+ points", text, re.MULTILINE)
 
 
 def test_two_cells_of_one_function_are_told_with_the_one_that_counts(course: Path) -> None:

@@ -243,13 +243,11 @@ def test_from_release_to_regrading(walked: TinyCourse) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_penalties(walked: TinyCourse) -> None:
-    plugin = GUIDE.split("in the course's folder:\n", 1)[1].split("with this line")[0]
-    (walked.root / "late.py").write_text("\n".join(line[4:] for line in plugin.splitlines()))
     for student, day in {"ada": 5, "turingalan": 4}.items():  # ada has three days more
         (walked.root / "classroom" / "submitted" / student / NAME / "timestamp.txt").write_text(
             f"2025-11-0{day} 10:00 UTC"
         )
-    configure(walked, SETTINGS[3])
+    run(walked, "distlib class late --per-day 10% --grace 10min")
     run(walked, f'distlib class due {ASSIGNMENT} "2025-11-02 23:59 Europe/Berlin"')
     run(walked, f"distlib grade {ASSIGNMENT}")
     run(walked, "nbgrader export")

@@ -20,6 +20,7 @@ from distlib.classroom.my_course.lesson_promise import promise_of
 from distlib.classroom.my_course.marks_back import marks_back
 from distlib.classroom.my_course.own_course import OwnExercise, OwnLesson
 from distlib.classroom.my_course.progress_table import PAGE, hours, progress_text, write_page
+from distlib.classroom.register.term_dates import DUE_DATES, TermDates, text_of
 from distlib.classroom.self_check.results import FAILS, NOT_WRITTEN, PASSES, FunctionRow, Result, Results, row_of
 from distlib.classroom.self_check.table import Table
 from distlib.classroom.student_copies.bring import bring
@@ -162,6 +163,17 @@ def test_functions_written_checked_handed_in_and_marked(course: Path) -> None:
     assert "◐ 1 of 4 passes" in text and "7.5 of 20" in text
     assert " 1 of 1 hand-in made; " in text and "handed in" not in text
     assert f"made {exercise.handed_in.astimezone():%d %b}" in text  # whether it was uploaded, nobody knows here
+
+
+def test_due_dates_have_a_column_where_any_is_known(course: Path) -> None:
+    assert " due " not in progress_text(read_course(course))
+    due = datetime(2030, 11, 2, 22, 59, tzinfo=UTC)
+    (course / DUE_DATES).write_text(text_of(TermDates({NAME: due})))
+    own = read_course(course)
+    assert f"{due.astimezone():%d %b %H:%M}" in progress_text(own) and " due " in progress_text(own)
+    write_page(course, own)
+    page = (course / "work" / "my_course.md").read_text()
+    assert f"| {due.astimezone():%d %b %H:%M} |" in page and "| due |" in page
 
 
 def test_points_that_wait_for_a_mark_by_hand_are_shown(course: Path) -> None:

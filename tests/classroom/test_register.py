@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ from distlib.classroom.grader.class_run import ClassRun, grade_class
 from distlib.classroom.grader.course import CourseError, open_course
 from distlib.classroom.grader.marks import notes
 from distlib.classroom.register.class_register import ClassRegister, change_register, read_register
+from distlib.classroom.register.due_dates import dates_of_term
 from distlib.classroom.register.known_students import near_names, the_student
+from distlib.classroom.register.late_rule import LateRule
 from distlib.classroom.register.pseudonym_list import without_names
+from distlib.classroom.register.term_dates import DUE_DATES, PLACE, TermDates, due_in_words, term_dates, text_of
 from distlib.cli import main
 from tests.tools.tiny_course import CELLS, NAME, RIGHT, TinyCourse, simple_judges
 
@@ -114,6 +118,113 @@ def test_a_due_date_can_be_shown_and_taken_back(course: TinyCourse, capsys: pyte
 def test_without_a_penalty_it_is_said(tiny_course: TinyCourse, tmp_path: Path, capsys: Any) -> None:
     course = tiny_course.copy_to(tmp_path / "course")
     assert "Being late costs no points" in told(course, capsys, "due", NAME, DUE)
+
+
+# What being late costs
+
+
+def test_days_are_counted_from_the_end_of_the_grace_period() -> None:
+    rule = LateRule(0.1, grace=600, slip_days=2, at_most=0.5)
+    hour, day = 3_600, 86_400
+    assert [rule.days(seconds) for seconds in (0, 600, 601, day + 600, day + 601)] == [0, 0, 1, 1, 2]
+    assert [round(rule.share_lost(days), 9) for days in (0, 3, 5, 9)] == [0, 0.3, 0.5, 0.5]
+    assert rule.days_charged([hour, 0, 3 * day, day]) == [0, 0, 2, 1]  # one slip day, then the other one
+    assert rule.words == (
+        "10 % of the points for each day begun, at most 50 %; the first 10 min are free; 2 slip days in the term"
+    )
+    assert (LateRule(1.0).words, LateRule(0.125).words) == (
+        "all points", "12.5 % of the points for each day begun",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("numbers", [(0,), (1.1,), (0.1, -1), (0.1, 0, -1), (0.1, 0, 0, 0), ("x",), (float("nan"),)])
+def test_a_rule_with_impossible_numbers(numbers: Any) -> None:
+    with pytest.raises(ValueError):
+        LateRule(*numbers)
+
+
+def test_a_rule_is_set_shown_and_taken_back(tiny_course: TinyCourse, tmp_path: Path, capsys: Any) -> None:
+    course = tiny_course.copy_to(tmp_path / "course")
+    assert told(course, capsys, "late") == "Being late costs no points.\n"
+    said = told(course, capsys, "late", "--per-day", "10%", "--grace", "2h", "--slip-days", "3")
+    assert "Being late costs 10 % of the points for each day begun; the first 2 h are free; 3 slip days" in said
+    assert "costs 10 %" in told(course, capsys, "late")
+    assert "Next: distlib grade" in told(course, capsys, "due", NAME, DUE)
+    assert "what does a day cost?" in told(course, capsys, "late", "--slip-days", "3", status=1)
+    assert "such as 10min, 2h or 1d" in told(course, capsys, "late", "--per-day", "5", "--grace", "soon", status=1)
+    assert "costs 10 %" in told(course, capsys, "late"), "a mistake changes nothing"
+    assert told(course, capsys, "late", "--none") == "Being late costs no points.\n"
+
+
+def test_a_tenth_a_day_for_a_class(tiny_course: TinyCourse, tmp_path: Path, capsys: Any) -> None:
+    """A slip day is used up by the exercise that is due first, also if that is graded last."""
+    course = tiny_course.copy_to(tmp_path / "course")
+    for student, day in (("ada", 4), ("bob", 3)):
+        course.hand_in(student, RIGHT, timestamp=f"2026-01-0{day} 10:00 UTC")  # begun: 3 days and 2 days
+    told(course, capsys, "due", NAME, DUE)
+    told(course, capsys, "late", "--per-day", "10%", "--slip-days", "1")
+    assert run(course).penalties == pytest.approx({"ada": 1.2, "bob": 0.6})
+    with Gradebook(course.gradebook_url) as gradebook:
+        gradebook.update_or_create_assignment("00_before", duedate="2026-01-01 00:00 UTC")
+        gradebook.update_or_create_submission("00_before", "ada", timestamp="2026-01-01 05:00 UTC")
+    assert run(course).penalties == pytest.approx({"ada": 1.8, "bob": 0.6})
+    told(course, capsys, "late", "--none")
+    assert run(course).penalties == {"ada": 0, "bob": 0}
+
+
+def test_a_rule_in_python_that_is_not_there_stops_before_grading(tiny_course: TinyCourse, tmp_path: Path) -> None:
+    course = tiny_course.copy_to(tmp_path / "course")
+    config = course.root / "nbgrader_config.py"
+    config.write_text(config.read_text() + '\nc.AssignLatePenalties.plugin_class = "late.ATenthADay"\n')
+    course.hand_in("ada", RIGHT)
+    with pytest.raises(CourseError, match=r"late.ATenthADay computes, and it can't be imported.*Nothing was graded"):
+        run(course)
+    assert not (course.root / "classroom" / "autograded").exists()
+
+
+# What students know of it
+
+
+def test_students_know_the_dates(
+    tiny_course: TinyCourse, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    course = tiny_course.copy_to(tmp_path / "course")
+    on_server, released = tmp_path / "outbound" / ".due_dates.json", tmp_path / "released"
+    on_server.parent.mkdir()
+    monkeypatch.setenv(PLACE, str(on_server))
+    told(course, capsys, "due", NAME, "2030-11-02 23:59 Europe/Berlin")
+    told(course, capsys, "late", "--per-day", "10%")
+    dates = term_dates(released)
+    assert dates == TermDates({NAME: datetime(2030, 11, 2, 22, 59, tzinfo=UTC)}, LateRule(0.1))
+    monkeypatch.delenv(PLACE)
+    assert term_dates(released) == TermDates()
+    released.mkdir()
+    (released / DUE_DATES).write_text(text_of(dates_of_term(open_course(course.root))))
+    assert term_dates(released) == dates
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"due": 3}', '{"due": {"a": "soon"}, "late": null}'])
+def test_dates_that_cannot_be_read_are_unknown(tmp_path: Path, text: str) -> None:
+    (tmp_path / DUE_DATES).write_text(text)
+    assert term_dates(tmp_path) == TermDates()
+
+
+def test_what_a_receipt_says_of_the_date() -> None:
+    due = datetime(2030, 11, 2, 22, 59, tzinfo=UTC)
+    dates = TermDates({NAME: due}, LateRule(0.1, grace=600, slip_days=2))
+
+    def said(**later: float) -> str:
+        return due_in_words(dates, NAME, due + timedelta(**later), full=13).partition(", ")[2]
+
+    assert said(hours=-2) == "2 h after this"
+    assert said(days=-3) == "3 days after this"
+    assert said(minutes=5) == "5 min before this: late, and within the time that costs nothing"
+    assert said(days=2, hours=3) == (
+        "2 days before this: late, which costs 30 %, 3.9 of 13 points, unless you have more time. "
+        "2 slip days in the term count first."
+    )
+    assert due_in_words(TermDates({NAME: due}), NAME, due + timedelta(hours=5)).endswith("5 h before this: late")
+    assert due_in_words(dates, "another", due) == ""
 
 
 # Teams

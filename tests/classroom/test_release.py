@@ -47,7 +47,7 @@ def tiny(made: TinyCourse, tmp_path: Path) -> TinyCourse:
 
 
 def test_it_has_what_students_need_and_no_more(files: dict[str, bytes]) -> None:
-    assert {name for name in files if "/" not in name} == {*DOCUMENTS, "AGENTS.md", "graded_with.txt"}
+    assert {name for name in files if "/" not in name} == {*DOCUMENTS, "AGENTS.md", "due_dates.json", "graded_with.txt"}
     assert {name.split("/")[0] for name in files if "/" in name} == {
         *("course", "distlib", "docker", "exercises", ".binder", ".devcontainer")
     }

@@ -80,7 +80,7 @@ def read_scores(course: Course, assignments: Sequence[str] = (), *, provisional:
         CourseError: the gradebook does not know an exercise, or knows none.
     """
     check_nothing_is_half_done(course)
-    is_costly = late_costs_points(course.config)
+    is_costly = late_costs_points(course)
     with Gradebook(course.settings.db_url, course.settings.course_id) as gradebook:
         full = {each.name: float(each.max_score) for each in gradebook.assignments}
         unknown = [name for name in assignments if name not in full]

@@ -47,7 +47,7 @@ class MarksExport(ExportPlugin):
 
     def _rows(self, gradebook: Gradebook) -> Iterator[list[str]]:
         course = Course(Path(self.parent.coursedir.root), self.config, self.parent.coursedir)
-        is_costly = late_costs_points(self.config)
+        is_costly = late_costs_points(course)
         for assignment in gradebook.assignments:
             if self.assignment and assignment.name not in map(str, self.assignment):
                 continue

@@ -26,6 +26,7 @@ from sqlalchemy.orm import scoped_session, sessionmaker
 from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.grader.private_nbgrader import allowed_penalty
 from distlib.classroom.grader.source import Source
+from distlib.classroom.register.class_register import read_register
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,16 @@ class Mark:
         return self.auto is None and not self.by_hand
 
 
-def late_costs_points(config: Any) -> bool:
-    """Whether nbgrader_config.py has a penalty for being late. config: nbgrader's configuration of the course."""
+def late_costs_points(course: Course) -> bool:
+    """Whether being late costs points, by the class's own rule or by one in nbgrader_config.py.
+
+    Raises:
+        CourseError: class.json can't be read.
+    """
+    return read_register(course).late_rule is not None or _has_penalty(course.config)
+
+
+def _has_penalty(config: Any) -> bool:
     plugin = config.AssignLatePenalties.get("plugin_class", LateSubmissionPlugin)
     usual = plugin is LateSubmissionPlugin or str(plugin).startswith("nbgrader.")
     return not usual or config.LateSubmissionPlugin.get("penalty_method", "none") != "none"
@@ -60,6 +69,22 @@ def late_costs_points(config: Any) -> bool:
 def is_late_unknown(submission: Any) -> bool:
     """Whether there is a due date, and nobody knows if this was handed in before. submission: of the gradebook."""
     return submission.timestamp is None and submission.assignment.duedate is not None
+
+
+def all_due_dates(course: Course) -> dict[str, datetime]:
+    """When each exercise is due that has a date, in UTC and without a time zone; none without a gradebook.
+
+    Raises:
+        GradebookError: it can't be read.
+    """
+    url = course.settings.db_url
+    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).is_file():
+        return {}
+    try:
+        with Gradebook(url, course.settings.course_id) as gradebook:
+            return {str(each.name): each.duedate for each in gradebook.assignments if each.duedate}
+    except DatabaseError as error:
+        raise GradebookError(_explained(error)) from None
 
 
 class GradebookError(Exception):
@@ -76,7 +101,8 @@ class MarksBook:
         granted: seconds by which it is due later, for students who may not have handed in yet.
 
     Raises:
-        CourseError: the gradebook is missing, locked, damaged, another course's, or knows another notebook.
+        CourseError: the gradebook is missing, locked, damaged, another course's, or knows another notebook; or being
+            late costs what a file of the instructor's says, which can't be imported.
     """
 
     def __init__(
@@ -85,7 +111,9 @@ class MarksBook:
         self._course, self._assignment, self._granted = course, assignment, granted or {}
         self._url, self._course_id = course.settings.db_url, course.settings.course_id
         self._file = Path(self._url.removeprefix("sqlite:///")) if self._url.startswith("sqlite:///") else None
+        self._late_rule = read_register(course).late_rule
         self._check_file()
+        self._check_plugin()
         try:
             with self._transaction() as gradebook:
                 self._check_cells(gradebook, source)
@@ -172,7 +200,7 @@ class MarksBook:
 
     def without_time(self) -> list[str]:
         """Who may have to lose points for being late, if only it were known when they handed in."""
-        if not late_costs_points(self._course.config):
+        if not late_costs_points(self._course):
             return []
         with self._transaction() as gradebook:
             return sorted(
@@ -266,8 +294,22 @@ class MarksBook:
         return step
 
     def _assign_penalty(self, gradebook: Any, student: str) -> None:
-        """As nbgrader's `AssignLatePenalties.preprocess` does."""
+        """By the class's rule, in all exercises, since slip days count in all; else as nbgrader itself does."""
         step = self._prepared(AssignLatePenalties(config=self._course.config), gradebook, student)
+        if self._late_rule is None:
+            self._assign_by_plugin(step, gradebook, student)
+            return
+        found = [each for each in gradebook.student_submissions(student) if each.assignment.duedate is not None]
+        found.sort(key=lambda submission: (submission.assignment.duedate, submission.assignment.name))
+        days = self._late_rule.days_charged([submission.total_seconds_late for submission in found])
+        for submission, charged in zip(found, days, strict=True):
+            for notebook in submission.notebooks:
+                gradebook.db.refresh(notebook)
+                penalty = notebook.score * self._late_rule.share_lost(charged)
+                notebook.late_submission_penalty = allowed_penalty(step, notebook, penalty) if charged else None
+
+    def _assign_by_plugin(self, step: Any, gradebook: Any, student: str) -> None:
+        """As nbgrader's `AssignLatePenalties.preprocess` does."""
         step.init_plugin()
         submission = gradebook.find_submission(self._assignment, student)
         notebook = gradebook.find_submission_notebook(self._assignment, self._assignment, student)
@@ -304,6 +346,17 @@ class MarksBook:
             raise CourseError(f"{self._shown}: {_explained(error)}") from None
         if not {"assignment", "submitted_notebook", "grade"} <= tables:
             raise CourseError(f"{self._shown} is no gradebook of nbgrader's")
+
+    def _check_plugin(self) -> None:
+        """A rule of the instructor's own must be there before anything is graded."""
+        try:
+            AssignLatePenalties(config=self._course.config).init_plugin()
+        except Exception as error:
+            plugin = self._course.config.AssignLatePenalties.get("plugin_class", "")
+            raise CourseError(
+                f"nbgrader_config.py says that being late costs what {plugin} computes, and it can't be imported: "
+                f"{error}. Nothing was graded. A rule that needs no file: distlib class late --per-day 10%"
+            ) from None
 
     def _check_cells(self, gradebook: Any, source: Source) -> None:
         """The gradebook must know the cells and points of the instructor's notebook."""

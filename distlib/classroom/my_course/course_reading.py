@@ -21,6 +21,7 @@ from distlib.classroom.my_course.notebooks_seen import (
 )
 from distlib.classroom.my_course.own_course import OwnCourse, OwnExercise, OwnLesson
 from distlib.classroom.my_course.written_functions import WrittenFunction, written_functions
+from distlib.classroom.register.term_dates import term_dates
 from distlib.classroom.student_copies.bring import course_version, version_of
 from distlib.classroom.student_copies.copy_paths import EXERCISES, FOLDER, copies, exercise_copy, lesson_of
 from distlib.classroom.student_copies.notebook_json import Notebook, parse_notebook, read_notebook
@@ -160,6 +161,7 @@ def _exercise(course: Path, name: str, found: _Found, marks: Mapping[str, PointS
         last.states,
         _handed_in(course, exercise),
         marks.get(exercise),
+        term_dates(course).due.get(exercise),
     )
 
 

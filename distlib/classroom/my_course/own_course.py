@@ -31,6 +31,7 @@ class OwnExercise:
         states: what that check said, by function.
         handed_in: when it was handed in last; None if it never was.
         marks: those that came back; None if none did.
+        due: when it is due, with a time zone; None if nobody knows.
     """
 
     name: str
@@ -40,6 +41,7 @@ class OwnExercise:
     states: dict[str, str] | None = None
     handed_in: datetime | None = None
     marks: PointSum | None = None
+    due: datetime | None = None
 
     @property
     def number(self) -> str:

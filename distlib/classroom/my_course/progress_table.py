@@ -7,6 +7,7 @@ and it needs no kernel and no extension. It is made anew when JupyterLab starts,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 from distlib.classroom.my_course.own_course import NOT_WRITTEN, OwnCourse, OwnExercise, OwnLesson
@@ -19,7 +20,7 @@ from distlib.whole_file import write_file
 
 PAGE = f"{FOLDER}/my_course.md"
 _LEAST_TITLE = 20  # letters of a title that are shown in any case
-_HEADS = ("", "lesson", "ran", "exercise", "hand-in", "marks", "hours")
+_HEADS = ("", "lesson", "ran", "exercise", "due", "hand-in", "marks", "hours")
 
 
 def progress_text(own: OwnCourse, width: int | None = None) -> str:
@@ -29,10 +30,10 @@ def progress_text(own: OwnCourse, width: int | None = None) -> str:
         own: what is shown.
         width: letters of a line of the terminal. Titles are cut if a row has no room for them; None: they never are.
     """
-    lines = aligned([_HEADS, *(_texts(lesson) for lesson in own.lessons)])
+    lines = aligned(_rows(own))
     if width is not None and (excess := max(map(len, lines)) - width) > 0:
         room = max(_LEAST_TITLE, max(len(_title(lesson)) for lesson in own.lessons) - excess)
-        lines = aligned([_HEADS, *(_texts(lesson, room) for lesson in own.lessons)])
+        lines = aligned(_rows(own, room))
     remarks = [f"Remark: {remark}" for remark in own.remarks]
     games = ["\n".join(["Games, your best:", *(f"  {game_words(play)}" for play in own.games)])] if own.games else []
     return "\n\n".join(["\n".join(lines), *games, *remarks, f"{in_numbers(own)}\nNext: {own.next_step}"])
@@ -79,6 +80,18 @@ def hours(minutes: float) -> str:
     return f"{shown} hour{'' if shown == '1' else 's'}"
 
 
+def _rows(own: OwnCourse, room: int | None = None) -> list[tuple[str, ...]]:
+    """Heads and rows. The due dates have a column where any is known."""
+    return _with_due([_HEADS, *(_texts(lesson, room) for lesson in own.lessons)])
+
+
+def _with_due(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    place = _HEADS.index("due")
+    if any(row[place] for row in rows[1:]):
+        return rows
+    return [row[:place] + row[place + 1 :] for row in rows]
+
+
 def _texts(lesson: OwnLesson, room: int | None = None) -> tuple[str, ...]:
     """The cells of a row, its title cut to some letters."""
     own = lesson.exercise
@@ -87,10 +100,15 @@ def _texts(lesson: OwnLesson, room: int | None = None) -> tuple[str, ...]:
         _title(lesson, room),
         _ran(lesson),
         _passing(own) if own else "",
+        _due(own.due) if own and own.due else "",
         f"made {own.handed_in.astimezone():%d %b}" if own and own.handed_in else "",
         own.marks.words(" of ") if own and own.marks else "",
         f"{lesson.minutes / 60:.1f}" if lesson.minutes else "",
     )
+
+
+def _due(due: datetime) -> str:
+    return f"{due.astimezone():%d %b %H:%M}"
 
 
 def _title(lesson: OwnLesson, room: int | None = None) -> str:
@@ -123,7 +141,8 @@ def _page(own: OwnCourse) -> str:
     remarks = [f"*{_harmless(remark)}*\n" for remark in own.remarks]
     games = [f"- {_harmless(game_words(play))}" for play in own.games]
     games = ["**Games, my best:**\n", *games, ""] if games else []
-    table = [_row(_HEADS), _row(["---"] * len(_HEADS)), *(_row(_linked(lesson)) for lesson in own.lessons)]
+    heads, *rows = _with_due([_HEADS, *(tuple(_linked(lesson)) for lesson in own.lessons)])
+    table = [_row(heads), _row(["---"] * len(heads)), *map(_row, rows)]
     return "\n".join(
         [
             "# My course\n",

@@ -6,6 +6,8 @@ roster           by what a student is found; table_file, how students.csv and ot
 aliases          how students are called in uploads, where that is not their name
 merge_students   two names of one student made one; merge_plan, what of it is not done yet
 due_dates        when an exercise is due, for whom later
+late_rule        what being late costs, as data
+term_dates       what students know of both
 teams            one notebook for all who have worked on it
 pseudonym_list   names that say nothing, and the folder for a second marker
 """

@@ -1,4 +1,4 @@
-"""classroom/class.json: teams, extensions and pseudonyms.
+"""classroom/class.json: teams, extensions, pseudonyms, and what being late costs.
 
 nbgrader's gradebook has a place for none of these but for the extension of a student who has handed in. A file that is
 torn, or of a newer version of this package, is never written over: the command stops and says so.
@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from distlib.classroom.grader.course import Course, CourseError
+from distlib.classroom.register.late_rule import LateRule
 from distlib.whole_file import write_file
 
 _VERSION = 1
@@ -26,11 +27,18 @@ class ClassRegister:
         teams: students by the name of their team. Nobody is in two.
         extensions: seconds by assignment and student.
         pseudonyms: by student.
+        late: the numbers of a `LateRule`, by name; none where being late costs no points.
     """
 
     teams: Mapping[str, list[str]] = field(default_factory=dict)
     extensions: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     pseudonyms: Mapping[str, str] = field(default_factory=dict)
+    late: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def late_rule(self) -> LateRule | None:
+        """What being late costs; None where it costs no points."""
+        return LateRule(**self.late) if self.late else None  # type: ignore[arg-type]
 
     def team_of(self, student: str) -> str:
         """The name of a student's team; "" without one."""
@@ -85,6 +93,7 @@ def _check(register: ClassRegister) -> None:
             raise ValueError("extensions")
     if not all(isinstance(name, str) for name in register.pseudonyms.values()):
         raise ValueError("pseudonyms")
+    _ = register.late_rule
 
 
 def change_register(course: Course, change: Callable[[ClassRegister], ClassRegister]) -> ClassRegister:

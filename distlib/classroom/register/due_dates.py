@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from distlib.classroom.grader.course import Course
-from distlib.classroom.grader.gradebook import MarksBook
+from distlib.classroom.grader.gradebook import MarksBook, all_due_dates
 from distlib.classroom.register.class_register import ClassRegister, change_register, read_register
+from distlib.classroom.register.term_dates import TermDates
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,17 @@ def due_dates(course: Course, assignment: str, book: MarksBook) -> DueDates:
     waiting = read_register(course).extensions.get(assignment, {})
     noted = {student: timedelta(seconds=seconds) for student, seconds in waiting.items()}
     return DueDates(book.due_date(), dict(sorted({**noted, **book.extensions()}.items())))
+
+
+def dates_of_term(course: Course) -> TermDates:
+    """When all exercises are due, and what being late costs, as students may know it.
+
+    Raises:
+        CourseError: class.json can't be read.
+        GradebookError: the gradebook can't be read.
+    """
+    due = {name: date.replace(tzinfo=UTC) for name, date in all_due_dates(course).items()}
+    return TermDates(due, read_register(course).late_rule)
 
 
 def extend(course: Course, assignment: str, book: MarksBook, students: Sequence[str], more: timedelta | None) -> None:

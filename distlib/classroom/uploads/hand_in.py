@@ -19,6 +19,7 @@ import distlib
 from distlib.classroom.grader.definitions import several
 from distlib.classroom.grader.submission import CannotGrade, HandedCell, fingerprint, read_submission
 from distlib.classroom.my_course.last_check import LastCheck, read_check
+from distlib.classroom.register.term_dates import due_in_words, term_dates
 from distlib.classroom.self_check.exercise import saved_notebook
 from distlib.classroom.self_check.results import ExerciseError
 from distlib.classroom.uploads.answers import Answer, read_answers
@@ -132,7 +133,7 @@ def _hand_in(
         answers = look.states()
         twice = [each.advice for each in several(cells, functions)]
         remarks = [*filter(None, [said]), *twice, *look.remarks(), *_remarks(path, copy)]
-        work = _NotebookToHandIn(path, copy, _content(cells), answers, remarks)
+        work = _NotebookToHandIn(path, copy, _content(cells), answers, remarks, _full_points(cells))
         if not wishes.again and (earlier := _earlier(work, wishes.student)) is not None:
             return earlier
         if not wishes.sure:
@@ -183,6 +184,7 @@ class _NotebookToHandIn:
         copy: of it, named as the exercise.
         content: a hash of what is written in it.
         answers, remarks: for the receipt.
+        full: the points that can be had.
     """
 
     path: Path
@@ -190,6 +192,12 @@ class _NotebookToHandIn:
     content: str
     answers: Sequence[Answer]
     remarks: Sequence[str]
+    full: float
+
+    def due(self, time: datetime) -> str:
+        """What the due date means for a hand-in at this time."""
+        course = course_folder(self.path.parent) or Path(distlib.__file__).parents[1]
+        return due_in_words(term_dates(course), self.copy.stem, time, self.full)
 
     @property
     def exchange(self) -> Exchange | None:
@@ -208,9 +216,10 @@ def _deliver(work: _NotebookToHandIn, student: str, ask: Ask) -> Receipt:
             raise HandInError(f"nbgrader's exchange did not take it: {error}") from None
     else:
         file = folder.write(work.copy, name_of_student(folder, student, ask))
+    now = datetime.now(UTC)
     receipt = Receipt(
         name,
-        datetime.now(UTC),
+        now,
         work.path,
         _saved_at(work.copy),
         fingerprint(work.copy),
@@ -218,6 +227,7 @@ def _deliver(work: _NotebookToHandIn, student: str, ask: Ask) -> Receipt:
         file,
         exchange.course if exchange else "",
         work.remarks,
+        due=work.due(now),
     )
     folder.keep_receipt(receipt, work.content)
     return receipt
@@ -245,7 +255,15 @@ def _earlier(work: _NotebookToHandIn, student: str) -> Receipt | None:
     time, saved = (datetime.fromisoformat(text) for text in (last.time, last.saved))
     file = folder.path / last.file if last.file else None
     same = _saved_at(work.copy)
-    return Receipt(name, time, work.path, saved, last.sha256, work.answers, file, course, work.remarks, same)
+    return Receipt(
+        name, time, work.path, saved, last.sha256, work.answers, file, course, work.remarks, same, work.due(time)
+    )
+
+
+def _full_points(cells: Sequence[HandedCell]) -> float:
+    """The points of all cells that are graded, as the notebook itself has them."""
+    found = [cell.mark.get("points") for cell in cells if cell.mark.get("grade")]
+    return float(sum(each for each in found if isinstance(each, int | float)))
 
 
 def _saved_at(copy: Path) -> datetime:

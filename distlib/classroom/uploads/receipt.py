@@ -30,6 +30,7 @@ class Receipt:
         file: what is to be uploaded; None if it was submitted to an exchange.
         course: of the exchange.
         remarks: sentences.
+        due: when it is due, and what that means for this hand-in; "" if nobody knows.
         same: when the notebook was saved that is the same as what was handed in before: then nothing new was handed in,
             and the receipt is about that time. None for something new.
     """
@@ -44,6 +45,7 @@ class Receipt:
     course: str = ""
     remarks: Sequence[str] = ()
     same: datetime | None = None
+    due: str = ""
 
     @property
     def is_new(self) -> bool:
@@ -74,6 +76,7 @@ class Receipt:
         others = [(answer.function, answer.state) for answer in self.answers if answer.state != ANSWERED]
         return [
             ("time", time),
+            *([("due", self.due)] if self.due else []),
             ("notebook", f"{_shown(self.notebook)}, saved {saved}"),
             ("SHA-256", self.sha256),
             ("answered", f"{', '.join(answered) or 'none'} ({len(answered)} of {len(self.answers)})"),

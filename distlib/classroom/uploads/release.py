@@ -7,6 +7,7 @@ exercises/               as they are generated, checked against the solutions
 distlib/                 the package
 docker/, .devcontainer/, .binder/    images of all this
 graded_with.txt          the Python that grades: hand-in reads answers with its grammar
+due_dates.json           when exercises are due, and what being late costs
 colab/                   with an address: the notebooks with a cell on top that gets the course there
 and what installing it needs
 """
@@ -19,6 +20,8 @@ from pathlib import Path
 
 from distlib.classroom.grader.course import Course
 from distlib.classroom.grader.submission import CannotGrade, read_submission
+from distlib.classroom.register.due_dates import dates_of_term
+from distlib.classroom.register.term_dates import DUE_DATES, text_of
 from distlib.classroom.student_copies.copy_paths import FOR_ASSISTANTS
 from distlib.classroom.uploads.graded_with import GRADED_WITH, line_of_release
 from distlib.classroom.uploads.published import AddressError, published
@@ -78,6 +81,7 @@ def release_files(course: Course, python: str = "") -> dict[str, bytes]:
         files[GRADED_WITH] = line_of_release(python).encode()
     except ValueError as error:
         raise ReleaseError(str(error)) from None
+    files[DUE_DATES] = text_of(dates_of_term(course)).encode()
     files[FOR_ASSISTANTS.name] = FOR_ASSISTANTS.read_bytes()
     files |= {name: for_students((root / name).read_text(encoding="utf-8")).encode() for name in _FOR_STUDENTS}
     lessons = sorted(root.glob("course/*.ipynb"))
