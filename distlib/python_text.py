@@ -18,16 +18,18 @@ import re
 import sys
 import tokenize
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 Version = tuple[int, int]
 """Such as (3, 12)."""
 
+WRITTEN_WITH = "written_with"  # in a notebook's metadata, below "distlib": the Python of what was handed in
 MAGIC_OF_A_CELL = re.compile(r"\A\s*%%(?:time|timeit|capture|prun)\b.*\n")
 MAGIC_LINE = re.compile(r"^([ \t]*)((?:[!%?]|\w+[ \t]*=[ \t]*[!%]).*)$", re.MULTILINE)
 _OTHER_MAGIC = re.compile(r"\s*(%%\w+)")
 _HELP_LINE = re.compile(r"^([ \t]*)([\w.]+\?{1,2})[ \t]*$", re.MULTILINE)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 _VERSION = re.compile(r"\s*(\d{1,3})\.(\d{1,3})(?:\D.*)?", re.DOTALL)
 _FREE_F_STRINGS = (3, 12)
@@ -95,6 +97,32 @@ def statements_of(source: str) -> list[ast.stmt]:
             return ast.parse(source).body
         except SyntaxError:
             return ast.parse(without_magics(source)).body
+
+
+def names_made(statements: Sequence[ast.stmt]) -> dict[str, ast.AST | None]:
+    """The names that statements leave behind, each with its definition or value; None for a value that is not seen."""
+    made: dict[str, ast.AST | None] = {}
+    values: dict[int, ast.AST] = {}
+    for node in _in_this_scope(statements):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            made[node.name] = node
+        elif isinstance(node, ast.Assign):
+            values |= {id(target): node.value for target in node.targets}
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            made |= dict.fromkeys(alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            made[node.id] = values.get(id(node))
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del):
+            made.pop(node.id, None)
+    return made
+
+
+def _in_this_scope(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """All nodes, in their order, but for those inside of functions and classes."""
+    for node in statements:
+        yield node
+        if not isinstance(node, _SCOPES):
+            yield from _in_this_scope(ast.iter_child_nodes(node))
 
 
 def why_not_python(source: str, version: Version | None = None, name: str = "") -> NotPython | None:

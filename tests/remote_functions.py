@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from distlib.checks.absent_function import AnswerCell
 from distlib.judge.remote.forkserver import SandboxForkServer
 from distlib.judge.remote.ranks import RemoteRanks
 from distlib.judge.remote.stand_in import RemoteFunction
@@ -41,7 +42,7 @@ def on_remote_ranks(text: str, name: str, secret: str = "a secret") -> Iterator[
     cells = [RankCell(1, SET_UP), RankCell(2, text)]
     with shared_fork_server().for_submission() as server, RemoteRanks(cells, [name], server, secret) as ranks:
         ranks.advance(3)
-        yield RemoteFunction(name, ranks)
+        yield RemoteFunction(AnswerCell(name, 2, text), ranks)
 
 
 PLACES = (in_a_notebook, on_remote_ranks)

@@ -413,7 +413,7 @@ def checked_name(function: Callable[..., object], arguments: Sequence[str]) -> s
     shown = f"({', '.join(arguments)})"
     name = getattr(function, "__name__", type(function).__name__)
     if not getattr(function, "defined", True):
-        raise CheckFailed(name, say.remark("not_there"))
+        raise CheckFailed(name, function.why_absent())  # type: ignore[attr-defined]
     if not callable(function):
         raise CheckFailed(name, say.remark("no_function", arguments=shown, found=repr(function)))
     by_name = {argument.partition("=")[0]: None for argument in arguments if "=" in argument}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -14,9 +16,14 @@ from nbgrader.preprocessors import ComputeChecksums
 from traitlets.config import Config
 
 from distlib.authoring.notebook import notebook_from_text
+from distlib.classroom.grader.check_message import split_message
+from distlib.classroom.grader.mistakes import cause_of
 from distlib.classroom.grader.source import Source, make_source
+from distlib.classroom.grader.submission import read_submission
 from distlib.classroom.my_course.last_check import keep_check
-from distlib.classroom.self_check.results import FAILS, PASSES, FunctionRow, Result, Results
+from distlib.classroom.self_check.check_saved import check_saved
+from distlib.classroom.self_check.results import FAILS, PASSES, FunctionRow, Result, Results, as_graded
+from distlib.classroom.self_check.validate import with_causes
 from distlib.classroom.uploads.hand_in import hand_in_notebook
 from distlib.classroom.uploads.receipt import Receipt
 from distlib.python_text import why_not_python
@@ -87,6 +94,10 @@ class StudentsCourse:
     def hand_in(self) -> Receipt:
         self.path.write_text(json.dumps(self.notebook))
         return hand_in_notebook(NAME, start=self.path.parent, student="ada", sure=True, again=True, ran=())
+
+    def check(self) -> Results:
+        self.path.write_text(json.dumps(self.notebook))
+        return check_saved(NAME, start=self.path.parent)
 
     def keep_check(self, *failing: str) -> None:
         """As after a check of what is written now."""
@@ -231,3 +242,83 @@ def test_cells_of_ones_own_are_remarks(course: StudentsCourse) -> None:
         "line 1 of its cell never ends: while True without break or return; in grading it is left out."
     )
     assert broken.endswith("does not run: line 1 is not Python, invalid syntax.")
+
+
+# ── what runs ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_000)
+def test_check_and_feedback_name_the_same(tmp_path: Path) -> None:
+    """Of all that breaks a cell; but for loops inside of a function, each of which takes a check's whole time."""
+    names = named([way for way in BY_TEXT if way not in ("loop inside", "loop in a loop")])
+    course = StudentsCourse(tmp_path, list(names.values()))
+    for way, function in names.items():
+        course.cell(function).source = BY_TEXT[way].source.replace("NAME", function)
+    assert wrongly_told(names, course.check()) == {}
+
+
+def test_a_few_ways_as_check_and_feedback_tell_them(tmp_path: Path) -> None:
+    """The same with one of each kind."""
+    names = named(["no colon", "other name", "a number", "empty", "raises before", "raises", "magic"])
+    course = StudentsCourse(tmp_path, list(names.values()))
+    for way, function in names.items():
+        course.cell(function).source = BY_TEXT[way].source.replace("NAME", function)
+    course.notebook.metadata["language_info"] = {"name": "python", "version": "3.99.1"}
+    results = course.check()
+    assert wrongly_told(names, results) == {}
+    first, raises = (re.sub(" +", " ", results.rows[number].visible.message) for number in (0, 5))
+    assert f"Python {HERE} can't read cell " in first and "was written with Python 3.99." in " ".join(first.split())
+    assert "----> 1 def double_0(x)\n" in first and "----> 2 return {}[x]" in raises
+
+
+def wrongly_told(names: dict[str, str], results: Results) -> dict[str, str]:
+    """The ways of which check or feedback say something else than they should."""
+    messages = {row.function: " ".join(f"{row.visible.state} {row.visible.message}".split()) for row in results.rows}
+    words = {way: BY_TEXT[way].judged.replace("NAME", function) for way, function in names.items()}
+    return {
+        way: messages[function]
+        for way, function in names.items()
+        if (words[way] or "passes") not in messages[function] and "not written yet" not in messages[function]
+    }
+
+
+def test_a_class_report_tells_syntax_errors_apart(tmp_path: Path) -> None:
+    names = named(["no colon", "quote", "curly quotes", "other name"])
+    course = StudentsCourse(tmp_path, list(names.values()))
+    for way, function in names.items():
+        course.cell(function).source = BY_TEXT[way].source.replace("NAME", function)
+    told = [split_message(row.visible.message) for row in course.check().rows]
+    assert len({cause_of(each) for each in told}) == 4
+    again = replace(told[0], seen=told[0].seen.replace("line 1", "line 7").replace("double_0", "triple"))
+    assert cause_of(again) == cause_of(told[0])
+
+
+def test_what_the_python_that_grades_can_not_read_fails_though_it_passes_here() -> None:
+    source = "def f():\n    try:\n        pass\n    except* ValueError:\n        pass"
+    row = FunctionRow("f", Result(PASSES), Result(PASSES), source)
+    assert as_graded(row, None) is row and as_graded(row, (3, 11)) is row and as_graded(row, (3, 99)) is row
+    told = as_graded(row, (3, 10)).failure[1]
+    assert told.startswith("f: Python 3.10, which grades it, can't read line ") and f"with Python {HERE}." in told
+
+
+def test_validate_says_what_the_text_shows_before_what_a_test_says(course: StudentsCourse) -> None:
+    course.cell("first").source = "def first(x)\n    return <x>"
+    course.path.write_text(json.dumps(course.notebook))
+    failed = [
+        {"source": course.cell(f"{name}_visible").source.strip(), "error": "<b>no</b>", "raw_error": "no"}
+        for name in ("first", "second")
+    ]
+    said, as_it_was = with_causes({"failed": failed}, course.path)["failed"]
+    assert said["raw_error"].startswith("first: not Python: line 1 of its cell (code cell 2), expected ':'")
+    assert said["raw_error"].endswith("\n\nno") and said["error"].endswith("\n\n<b>no</b>")
+    assert "&#x27;:&#x27;" in said["error"] and as_it_was == failed[1]
+    assert with_causes({"changed": []}, course.path) == {"changed": []}
+
+
+def test_a_notebook_says_with_which_python_it_was_written(tmp_path: Path) -> None:
+    for version, read in (("3.14.0rc2", "3.14"), ("x", ""), (7, ""), (None, "")):
+        path = tmp_path / "it.ipynb"
+        book = {"cells": [{"cell_type": "code", "source": "1"}], "metadata": {"language_info": {"version": version}}}
+        path.write_text(json.dumps(book))
+        assert read_submission(path).python == read

@@ -206,7 +206,8 @@ def test_a_cell_that_stops_or_does_not_end_is_named(course: Path) -> None:
     write(course, answers)
     results = check_saved(NAME, start=course)
     assert states(results)[0] == (FAILS, WAITS)
-    assert results.rows[0].failure[1].startswith("the cell of naive_all_reduce stops: SyntaxError: expected ':'")
+    assert results.rows[0].failure[1].startswith("naive_all_reduce: Python 3.")
+    assert "can't read cell 2, line 1: expected ':'.\n" in results.rows[0].failure[1]
     assert results.rows[2].failure[1].startswith("the cell of ring_all_gather stops: SystemExit")
 
 

@@ -228,7 +228,7 @@ TAMPERED: list[tuple[Callable[[dict[str, Any]], None], list[str]]] = [
     ),
     (rename, [f"{NOT_THERE}ring_all_reduce"]),
     (swap_names, [f"{NOT_THERE}ring_all_gather, ring_all_reduce"]),
-    (make_markdown, ["with other marks than released: ring_all_reduce"]),
+    (make_markdown, ["made text, though they are code; graded as code: ring_all_reduce"]),
     (add_empty_copy, [two(18, 28, 18)]),
     (add_older_copy, [two(1, 19, 19)]),
 ]

@@ -138,9 +138,9 @@ def test_the_notebook_that_is_handed_over_stays_as_it_is() -> None:
         ),
         ("def shift(comm, tensor): 1 / 0", "ZeroDivisionError: division by zero"),
         ("def shift(comm): pass", "it can't be called with (comm, tensor)"),
-        ("shift = 5", "there is no function of this name"),
-        ("def shfit(comm, tensor): pass", "there is no function of this name"),
-        ("def shift(comm, tensor) pass", "there is no function of this name"),
+        ("shift = 5", "shift is no function here, but something else (cell 2)"),
+        ("def shfit(comm, tensor): pass", "its cell defines shfit, and no function of this name"),
+        ("def shift(comm, tensor) pass", "can't read cell 2, line 1: expected ':'"),
         ("def shift(comm, tensor): comm._communicator._ask('shout')", "did not keep to the protocol"),
         ("def shift(comm, tensor): comm._communicator._ask('exchange', dst=[])", "TypeError"),
         (

@@ -125,7 +125,7 @@ class DistributedSampler(Theirs):
 
 def test_the_checks_own_parts_and_torchs_sampler_are_not_there() -> None:
     found = told(RENAMED, "split_batch", check_split_batch, world_sizes=(2, 3), batch_sizes=(7,))
-    assert tells(found, "checks/task.txt: not_there")
+    assert tells(found, "checks/absent_function.txt: stopped")
     found = told(TORCHS_KEPT, "DistributedSampler", check_sampler, world_sizes=(2,), lengths=(10,))
     assert "torch's DistributedSampler is not there" in found
 

@@ -42,7 +42,7 @@ BY_TEXT = {
     "break": Way("def NAME(x):\n    break\n    return x + x", "not Python: line 2", "'break' outside loop"),
     "print 2": Way("def NAME(x):\n    print x\n    return x + x", "not Python: line 2", "Missing parentheses"),
     "twice the same argument": Way("def NAME(x, x):\n    return x + x", "not Python: line 1", "duplicate argument"),
-    "another magic": Way(f"%%bash\n{RIGHT}", "not Python: line 1 of its cell", "there is no function of this name"),
+    "another magic": Way(f"%%bash\n{RIGHT}", "not Python: line 1 of its cell", "%%bash takes the whole cell"),
     # not defined
     "other name": Way(
         "def my_NAME(x):\n    return x + x", "its cell defines my_NAME, not NAME", "its cell defines my_NAME"
@@ -102,7 +102,7 @@ BY_TEXT = {
     "no import": Way("def NAME(x):\n    return np.add(x, x)", "uses np, which no cell defines", "name 'np' is not"),
     "decorator": Way(f"@cached\n{RIGHT}", "uses cached, which no cell defines", "name 'cached' is not defined"),
     # what only shows when it runs
-    "raises": Way("def NAME(x):\n    return {}[x]", "", "line 2: return {}[x]"),
+    "raises": Way("def NAME(x):\n    return {}[x]", "", "return {}[x]"),
     "raises in its cell": Way(f"1 / 0\n{RIGHT}", "", ""),
     "raises before": Way("NAME = 1 / 0 or (lambda x: x)", "", "ZeroDivisionError"),
     # right all the same

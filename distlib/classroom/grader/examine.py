@@ -35,6 +35,7 @@ from distlib.classroom.grader.transplant import transplant
 from distlib.classroom.grader.verdicts import Verdicts, is_test, needed_tests, note_verdicts, verdict_hashes
 from distlib.printable import printable
 from distlib.process_limits import limit_memory
+from distlib.python_text import WRITTEN_WITH, here, shown
 
 MEMORY = 3 << 30  # bytes for one submission in the grader's process; its ranks have limits of their own
 READING = 30.0  # seconds of the processor to read one submission, however busy the machine is; a usual one takes 0.1
@@ -110,6 +111,7 @@ def examine(task: Examinee, judge: Judge) -> Examined:
             path, remarks = find_notebook(task.folder, task.assignment)
             submission = read_submission(path)
             transplanted = transplant(task.source, submission.cells)
+            transplanted.notebook.metadata["distlib"] = {WRITTEN_WITH: submission.python}
         done, judges, judged = _judged(task, transplanted.notebook, judge)
         remarks = [*remarks, *submission.remarks, *transplanted.remarks, *judges]
         examined = Examined(nbformat.writes(done), remarks=remarks, judged=judged, older=transplanted.older)
@@ -141,7 +143,7 @@ def _limited(seconds: float) -> Iterator[None]:
 
 def _judged(task: Examinee, notebook: NotebookNode, judge: Judge) -> tuple[NotebookNode, list[str], list[str]]:
     """The notebook with all verdicts, the judge's remarks, and the test cells that were judged now."""
-    hashes = verdict_hashes(notebook, task.code, [task.seed, f"{task.times:g}"])
+    hashes = verdict_hashes(notebook, task.code, [task.seed, f"{task.times:g}", f"Python {shown(here())}"])
     before = Verdicts(task.before)
     stay = before.that_stay(hashes)
     again = [name for name in hashes if name not in stay]

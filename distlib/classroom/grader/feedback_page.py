@@ -36,6 +36,7 @@ from distlib.classroom.grader.transplant import NOTE
 from distlib.classroom.pages import render
 from distlib.classroom.words import all_of, count, have, points
 from distlib.printable import printable
+from distlib.worlds.diagnosis import places_in
 
 _COMMENT_OF_NBGRADER = "No response."  # about a cell that is as released; nobody has written it
 
@@ -96,6 +97,13 @@ class GradedPart:
     def failed(self) -> list[Test]:
         """The tests that do not pass."""
         return [test for test in self.tests if test.message]
+
+    @property
+    def stops_besides(self) -> str:
+        """What its cell raised, unless the message that is shown names the same line already."""
+        places = set(places_in(self.stops))
+        told = bool(places) and bool(self.failed) and places <= set(places_in(self.failed[0].message))
+        return "" if told else self.stops
 
     @property
     def is_written(self) -> bool:

@@ -24,6 +24,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 from distlib.classroom.grader.file_kind import BEGIN, EMPTY, NO_CELLS, FileKind, kind_of, looks_like_a_notebook
 from distlib.classroom.grader.handed_in_time import EXAMPLE, OddTime, names_zone, quoted, utc_of
 from distlib.printable import printable
+from distlib.python_text import shown, version_in
 
 MOST_BYTES = 2 << 30  # of a notebook file
 MOST_BYTES_OF_CELLS = 32 << 20  # of what is left of it without outputs
@@ -91,10 +92,12 @@ class Submission:
     Attributes:
         cells: in their order.
         remarks: what the instructor should know about the file.
+        python: the version that it was written with, such as "3.12"; "" if it does not say.
     """
 
     cells: list[HandedCell]
     remarks: list[str]
+    python: str = ""
 
 
 def find_notebook(folder: Path, assignment: str) -> tuple[Path, list[str]]:
@@ -134,7 +137,8 @@ def read_submission(path: Path) -> Submission:
         raise CannotGrade(_not_a_notebook(path, NO_CELLS))
     if len(cells) > MOST_CELLS:
         raise CannotGrade(f"{path.name} has more than {MOST_CELLS:,} cells")
-    return Submission([_cell(cell) for cell in cells if isinstance(cell, dict)], remarks + _kernel_remarks(book))
+    read = [_cell(cell) for cell in cells if isinstance(cell, dict)]
+    return Submission(read, remarks + _kernel_remarks(book), _python_of(book))
 
 
 def what_is(path: Path) -> str:
@@ -368,6 +372,14 @@ def _cell(raw: dict[str, Any]) -> HandedCell:
 def _clean(source: str) -> str:
     """Text with the newlines of Unix that every encoding takes."""
     return re.sub("\r\n?", "\n", source).encode("utf-8", "replace").decode()
+
+
+def _python_of(book: dict[str, Any]) -> str:
+    """The version of Python that a notebook names; "" for none, and for what is no version."""
+    metadata = book.get("metadata")
+    language = metadata.get("language_info") if isinstance(metadata, dict) else None
+    version = version_in(language.get("version")) if isinstance(language, dict) else None
+    return shown(version) if version else ""
 
 
 def _kernel_remarks(book: dict[str, Any]) -> list[str]:

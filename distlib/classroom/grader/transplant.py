@@ -178,6 +178,9 @@ class _Match:
             "edited, the instructor's text was used": [
                 p for p in locked if p in self._chosen and self._is_edited(p) and not self._is_older(p)
             ],
+            "made text, though they are code; graded as code": [
+                p for p in named if p in self._chosen and self._is_made_text(p)
+            ],
             "missing, graded as empty": [p for p in solutions if p not in self._chosen and p not in self._elsewhere],
             "not in a cell of its own, taken from another one": list(self._elsewhere),
             "there more than once, the last one that is not empty was taken": [
@@ -330,9 +333,12 @@ class _Match:
         released = _IN_CHECKSUM if theirs.is_as_released else ("points",) if self._is_edited(position) else ()
         keys = [key for key in _MARKS if key not in released]
         marks = any((_mark(ours).get(key) or None) != (theirs.mark.get(key) or None) for key in keys)
-        return (
-            marks or ours.metadata.get("tags", []) != theirs.metadata.get("tags", []) or ours.cell_type != theirs.kind
-        )
+        is_other_kind = ours.cell_type != theirs.kind and not self._is_made_text(position)
+        return marks or ours.metadata.get("tags", []) != theirs.metadata.get("tags", []) or is_other_kind
+
+    def _is_made_text(self, position: int) -> bool:
+        """Whether a code cell of the instructor's is Markdown or raw text in the submission."""
+        return self._is_code(position) and self._handed[self._chosen[position]].kind != "code"
 
     def _in_order(self) -> set[int]:
         """The chosen cells of the submission that stand in the instructor's order: as many as possible."""

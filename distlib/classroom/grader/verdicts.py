@@ -7,7 +7,7 @@
     code of the locked cells                                       comments and line breaks in all of these; texts
     the student's code, letter for letter, and its place           demonstrations: they do not run
     the parts of this package that judge                           other exercises' checks, pages, commands
-    the seed of the inputs, the time that is granted               points: they change the mark, not the verdict
+    the seed of the inputs, the time that is granted, Python       points: they change the mark, not the verdict
 
 The hash stands in the metadata of each test cell in autograded/, next to the verdict. That the time for the whole
 notebook was over comes from the other cells, too, so it never stays.

@@ -6,9 +6,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distlib.classroom.self_check.results import FAILS, ExerciseError, FunctionRow, Result, Results, result_of, row_of
+from distlib.classroom.self_check.results import (
+    FAILS,
+    ExerciseError,
+    FunctionRow,
+    Result,
+    Results,
+    as_graded,
+    result_of,
+    row_of,
+)
 from distlib.judge.remote.forkserver import CanNotGrade, SandboxForkServer
 from distlib.judge.sandbox import KINDS, Limits
+from distlib.worlds.diagnosis import places_in
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -37,7 +47,10 @@ def check_saved(name: str, notebook: Path | None = None, start: Path | None = No
     except (CanNotGrade, OSError) as error:
         raise ExerciseError(f"the tests can't run on this machine: {error}. `distlib doctor` may know more") from None
     cells = {_name(cell): cell for cell in judged.notebook.cells}
-    rows = [_row(function, tests, cells, judged.notebook) for function, tests in exercise.tests.items()]
+    rows = [
+        as_graded(_row(function, tests, cells, judged.notebook), exercise.graded_with)
+        for function, tests in exercise.tests.items()
+    ]
     results = Results(
         exercise.name, _looked_at(exercise.path), rows, [*exercise.remarks, *judged.remarks], exercise.by_hand
     )
@@ -56,9 +69,14 @@ def _row(
 ) -> FunctionRow:
     results = {kind: _result(cells[_name(test)], notebook) for kind, test in tests.items()}
     stopped = _error(cells[function])
-    if results["visible"].state == FAILS and stopped:  # then that is the cause
+    if results["visible"].state == FAILS and stopped and not _names_all(results["visible"].message, stopped):
         results["visible"] = Result(FAILS, f"the cell of {function} stops: {stopped}\n{results['visible'].message}")
-    return row_of(function, results["visible"], results.get("hidden"))
+    return row_of(function, results["visible"], results.get("hidden"), cells[function].source)
+
+
+def _names_all(message: str, stopped: str) -> bool:
+    """Whether a message already names the line where the cell stops."""
+    return bool(places_in(stopped)) and set(places_in(stopped)) <= set(places_in(message))
 
 
 def _result(cell: NotebookNode, notebook: NotebookNode) -> Result:

@@ -19,13 +19,17 @@ from typing import TYPE_CHECKING, Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
+import distlib
 from distlib.classroom.grader.definitions import Definitions, is_written, several
-from distlib.classroom.grader.submission import CannotGrade, HandedCell, read_submission
+from distlib.classroom.grader.submission import CannotGrade, HandedCell, Submission, read_submission
 from distlib.classroom.grader.transplant import FROM_STUDENT, transplant
 from distlib.classroom.self_check.results import ExerciseError
 from distlib.classroom.uploads.answers import ANSWERED, read_answers
+from distlib.classroom.uploads.graded_with import graded_with
 from distlib.classroom.uploads.upload_names import full_name, lesson_alone
 from distlib.classroom.words import points
+from distlib.course_root import course_folder
+from distlib.python_text import WRITTEN_WITH, Version
 
 if TYPE_CHECKING:
     from distlib.classroom.grader.source import Source
@@ -44,6 +48,7 @@ class Exercise:
         tests: for each function its test cells: the visible one and, where it is known, the hidden one.
         handed: the cells of the student's notebook.
         several: the functions that are defined in several cells.
+        graded_with: the Python that the class is graded with; None if that is not known.
     """
 
     name: str
@@ -52,6 +57,7 @@ class Exercise:
     tests: dict[str, dict[str, NotebookNode]]
     handed: list[HandedCell]
     several: list[Definitions]
+    graded_with: Version | None = None
 
     @property
     def remarks(self) -> list[str]:
@@ -86,16 +92,19 @@ def find_exercise(name: str, path: Path | None = None, start: Path | None = None
     start = (start or Path.cwd()).resolve()
     name = full_name(name, _known(start))
     path = (path or _find(name, start)).resolve()
-    handed = _read(path)
+    submission = _read(path)
+    handed = submission.cells
     source = _find_source(name, [*path.parents, start, *start.parents])
     notebook = transplant(source, handed).notebook if source else _without_demonstrations(handed)
+    notebook.metadata["distlib"] = {WRITTEN_WITH: submission.python}
     tests = _tests(notebook, ("visible", "hidden") if source else ("visible",))
     if not tests:
         raise ExerciseError(
             f"{path} has no functions with tests. Is it a notebook of this course? Cells that were copied into a new "
             "notebook lose their names: get a fresh copy and put your functions there."
         )
-    return Exercise(name, path, notebook, tests, handed, several(handed, list(tests)))
+    graded = graded_with(course_folder(path.parent) or Path(distlib.__file__).parents[1])
+    return Exercise(name, path, notebook, tests, handed, several(handed, list(tests)), graded)
 
 
 def _known(start: Path) -> list[str]:
@@ -118,9 +127,9 @@ def _find(name: str, start: Path) -> Path:
     raise ExerciseError(f"{missing}. {there}")
 
 
-def _read(path: Path) -> list[HandedCell]:
+def _read(path: Path) -> Submission:
     try:
-        return read_submission(path).cells
+        return read_submission(path)
     except CannotGrade as error:
         raise ExerciseError(f"in {path.parent}: {error}") from None
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from distlib.classroom.grader.check_message import UNWRITTEN
 from distlib.classroom.self_check.hints import NoHint, hint
 from distlib.classroom.words import all_of, count
+from distlib.python_text import Version, here, shown, why_not_python
 
 PASSES = "passes"
 FAILS = "fails"
@@ -139,6 +140,24 @@ def row_of(function: str, visible: Result, hidden: Result | None, source: str = 
     if visible.state != PASSES:
         return FunctionRow(function, visible, Result(WAITS), source)
     return FunctionRow(function, visible, hidden or Result(ABSENT), source)
+
+
+def as_graded(row: FunctionRow, graded_with: Version | None) -> FunctionRow:
+    """A row of a check by this Python; one that fails, if the Python that grades can't read the function.
+
+    Args:
+        row: with the text that was checked.
+        graded_with: that Python; None if it is not known.
+    """
+    problem = why_not_python(row.source, graded_with, row.function) if graded_with and row.source else None
+    if problem is None or row.visible.state != PASSES:
+        return row
+    grader = shown(graded_with or here())
+    told = (
+        f"{row.function}: Python {grader}, which grades it, can't read line {problem.line} of its cell: {problem.why}. "
+        f"Its tests pass here, with Python {shown(here())}."
+    )
+    return row_of(row.function, Result(FAILS, told), None, row.source)
 
 
 def result_of(error: str | None, printed: str = "") -> Result:

@@ -9,8 +9,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from distlib.checks.remark import CheckFailed
-from distlib.classroom.self_check.results import FAILS, NOT_RUN, PASSES, FunctionRow, Result, Results, result_of, row_of
+from distlib.classroom.self_check.results import (
+    FAILS,
+    NOT_RUN,
+    PASSES,
+    FunctionRow,
+    Result,
+    Results,
+    as_graded,
+    result_of,
+    row_of,
+)
 from distlib.classroom.self_check.table import Table
+from distlib.python_text import here, shown, why_not_python
+from distlib.worlds.call_site import site_of_traceback
+from distlib.worlds.diagnosis import source_excerpt
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -43,7 +56,10 @@ def check_exercise(name: str) -> Table:
     exercise = find_exercise(name)
     namespace = vars(sys.modules["__main__"])
     ran = ran_in_this_kernel()
-    rows = [_row(function, tests, namespace, ran) for function, tests in exercise.tests.items()]
+    rows = [
+        as_graded(_row(function, tests, namespace, ran), exercise.graded_with)
+        for function, tests in exercise.tests.items()
+    ]
     remarks = [f"{each.advice} {judged(each, exercise.handed, ran)}" for each in exercise.several]
     return Table(finished(Results(exercise.name, _LOOKED_AT, rows, remarks, exercise.by_hand), exercise.path))
 
@@ -73,14 +89,21 @@ def _last(function: str, ran: Sequence[str]) -> str | None:
 
 
 def _row(function: str, tests: dict[str, NotebookNode], namespace: dict[str, Any], ran: Sequence[str]) -> FunctionRow:
+    source = _last(function, ran)
     if function not in namespace:
-        if _last(function, ran) is None:
+        if source is None:
             return row_of(function, Result(NOT_RUN), None)
-        told = f"{function} is not defined: its cell has run and stopped. Run it again, and look at what it says."
-        return row_of(function, Result(FAILS, told), None)
+        return row_of(function, Result(FAILS, _why_not_there(function, source)), None, source)
     visible = _run(tests["visible"], namespace)
     hidden = _run(tests["hidden"], namespace) if visible.state == PASSES and "hidden" in tests else None
-    return row_of(function, visible, hidden)
+    return row_of(function, visible, hidden, source or "")
+
+
+def _why_not_there(function: str, source: str) -> str:
+    if problem := why_not_python(source, None, function):
+        place = f"line {problem.line} of its cell, {problem.why}"
+        return f"{function} is not defined: Python {shown(here())} can't read {place}. Mend it, and run the cell again."
+    return f"{function} is not defined: its cell has run and stopped. Run it again, and look at what it says."
 
 
 def _run(test: NotebookNode, namespace: dict[str, Any]) -> Result:
@@ -93,5 +116,11 @@ def _run(test: NotebookNode, namespace: dict[str, Any]) -> Result:
     except CheckFailed as error:
         return result_of(str(error), printed.getvalue())
     except Exception as error:
-        return result_of(f"{type(error).__name__}: {error}", printed.getvalue())
+        return result_of("\n".join([f"{type(error).__name__}: {error}", *_own_lines(error)]), printed.getvalue())
     return result_of(None)
+
+
+def _own_lines(error: Exception) -> list[str]:
+    """Where an error came from: the line of the student's, with its neighbors; none if it is from nowhere there."""
+    site = site_of_traceback(error.__traceback__)
+    return [f"  {site.place}", *(f"  {line}" for line in source_excerpt(site))] if site else []

@@ -4,15 +4,18 @@
             ◄─────────────────────────────── what it prints ◄──┘
 
 nbgrader's own runs the notebook inside the server, which answers nobody meanwhile: after half a minute the page says
-that it has lost its connection. And a lesson has no tests: this one says so, at once.
+that it has lost its connection. And a lesson has no tests: this one says so, at once. Above the words of a test that
+fails stands what the text of the function's cell shows: that it is not Python, and in which line.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import html
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,14 @@ from nbgrader.server_extensions.validate_assignment.handlers import (
 )
 from nbgrader.validator import Validator
 from tornado import web
+
+import distlib
+from distlib.classroom.grader.check_message import function_of
+from distlib.classroom.grader.submission import read_submission
+from distlib.classroom.uploads.answers import ANSWERED, STUB, read_answers
+from distlib.classroom.uploads.graded_with import graded_with
+from distlib.classroom.uploads.recognize import functions_of
+from distlib.course_root import course_folder
 
 NO_TESTS = "This notebook has no tests: the button is for exercises. To run a lesson: Run > Run All Cells."
 
@@ -85,9 +96,33 @@ def validate(path: Path) -> dict[str, Any]:
         app.load_config_file()
         if zmq.has("curve"):
             app.config.KernelManager.transport_encryption = "auto"  # as JupyterLab's own kernels, see cli.lab
-        return {"success": True, "value": Validator(config=app.config).validate(str(path))}
+        return {"success": True, "value": with_causes(Validator(config=app.config).validate(str(path)), path)}
     except Exception as error:  # whatever it is, the student is to read it
         return {"success": False, "value": f"{type(error).__name__}: {error}"}
+
+
+def with_causes(value: dict[str, Any], path: Path) -> dict[str, Any]:
+    """What nbgrader says, with what the text of a function's cell shows above the error of its test.
+
+    Args:
+        value: the cells that fail, with their source and error.
+        path: of the notebook.
+    """
+    cells = read_submission(path).cells
+    graded = graded_with(course_folder(path.resolve().parent) or Path(distlib.__file__).parents[1])
+    answers = read_answers(cells, functions_of(cells), graded_with=graded)
+    faults = {each.function: each.state for each in answers if each.state not in (ANSWERED, STUB)}
+    tests = {cell.source.strip(): function_of(cell.grade_id) for cell in cells if cell.grade_id}
+    failed = [_with_cause(each, tests.get(each["source"], ""), faults) for each in value.get("failed", ())]
+    return {**value, "failed": failed} if failed else value
+
+
+def _with_cause(failed: dict[str, str], function: str, faults: Mapping[str, str]) -> dict[str, str]:
+    """A cell that fails, with the fault of its function; as it is, if that has none."""
+    if function not in faults:
+        return failed
+    told = f"{function}: {faults[function]}\n\n"
+    return {**failed, "error": html.escape(told) + failed["error"], "raw_error": told + failed["raw_error"]}
 
 
 if __name__ == "__main__":

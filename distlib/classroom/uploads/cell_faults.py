@@ -17,7 +17,16 @@ from math import inf
 
 from distlib.classroom.grader.definitions import raises_not_implemented
 from distlib.classroom.uploads.bindings import bindings
-from distlib.python_text import NotPython, Version, here, shown, statements_of, why_not_python, without_magics
+from distlib.python_text import (
+    NotPython,
+    Version,
+    here,
+    names_made,
+    shown,
+    statements_of,
+    why_not_python,
+    without_magics,
+)
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -96,7 +105,7 @@ def _not_python(problem: NotPython, cell: CellToRead) -> str:
 
 
 def _not_defined(cell: CellToRead, statements: Sequence[ast.stmt]) -> str:
-    name, made = cell.function, _made_by(statements)
+    name, made = cell.function, names_made(statements)
     if name not in made:
         others = [other for other, value in made.items() if isinstance(value, _SCOPES)]
         what = f"defines {', '.join(others[:_MOST_NAMED])}, not {name}" if others else f"defines nothing called {name}"
@@ -104,34 +113,8 @@ def _not_defined(cell: CellToRead, statements: Sequence[ast.stmt]) -> str:
     value = made[name]
     if isinstance(value, _NO_FUNCTIONS):
         return f"in its cell, {name} is {ast.unparse(value)[:40]} and no function"
-    stubs = _made_by(statements_of(cell.stub))
+    stubs = names_made(statements_of(cell.stub))
     return _other_arguments(name, value, stubs.get(name)) if isinstance(value, _FUNCTIONS) else ""
-
-
-def _made_by(statements: Sequence[ast.stmt]) -> dict[str, ast.AST | None]:
-    """The names that statements leave behind, each with its definition or value; None for a value that is not seen."""
-    made: dict[str, ast.AST | None] = {}
-    values: dict[int, ast.AST] = {}
-    for node in _in_this_scope(statements):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            made[node.name] = node
-        elif isinstance(node, ast.Assign):
-            values |= {id(target): node.value for target in node.targets}
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            made |= dict.fromkeys(alias.asname or alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            made[node.id] = values.get(id(node))
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del):
-            made.pop(node.id, None)
-    return made
-
-
-def _in_this_scope(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """All nodes, in their order, but for those inside of functions and classes."""
-    for node in statements:
-        yield node
-        if not isinstance(node, _SCOPES):
-            yield from _in_this_scope(ast.iter_child_nodes(node))
 
 
 def _other_arguments(name: str, mine: ast.AST, stub: ast.AST | None) -> str:

@@ -30,6 +30,7 @@ from nbformat.v4 import new_output
 
 import distlib
 from distlib.checks import training_scores
+from distlib.checks.absent_function import AnswerCell
 from distlib.checks.remark import CheckFailed
 from distlib.judge.remote.forkserver import CanNotGrade, SandboxForkServer, SubmissionForkServer
 from distlib.judge.remote.frameworks import check_installed, frameworks_in, frameworks_of
@@ -40,7 +41,7 @@ from distlib.judge.remote.student_cells import RankCell
 from distlib.judge.sandbox import Limits, Sandbox
 from distlib.judge.sandbox.inside.worlds.real.world import World as IdleWorld
 from distlib.judge.sandbox.limits import CUT
-from distlib.python_text import MAGIC_LINE, MAGIC_OF_A_CELL
+from distlib.python_text import MAGIC_LINE, MAGIC_OF_A_CELL, WRITTEN_WITH, version_in
 
 MOST_SHOWN = 2_000  # characters of what a cell printed
 _MOST_REMARKS = 5  # about cells
@@ -149,13 +150,14 @@ def judge_in(
     for number, cell in enumerate(code, 1):
         is_left_out = only is not None and _is_test(cell) and _mark(cell)["grade_id"] not in only
         cell.outputs, cell.execution_count = [], None if is_left_out else number
-    names = [_mark(cell)["grade_id"] for cell in code if _is_solution(cell)]
+    answers = _answers(done, code)
+    names = [answer.function for answer in answers]
     for_ranks = [(number, cell.source) for number, cell in enumerate(code, 1) if _is_for_ranks(cell)]
     texts = _all_plain([source for _, source in for_ranks])
     on_ranks = [RankCell(number, text) for (number, _), text in zip(for_ranks, texts, strict=True)]
     secret = seed or "".join(cell.source for cell in code if _is_test(cell))
     with RemoteRanks(on_ranks, names, server, secret) as ranks:
-        _run_here(code, names, ranks)
+        _run_here(code, answers, ranks)
         for number, printed, errors in ranks.cells.outputs():
             if not _is_locked(code[number - 1]):
                 shown = [new_output("stream", name="stdout", text=_cut(printed))] if printed else []
@@ -164,7 +166,17 @@ def judge_in(
         return Judged(done, _first_few(ranks.cells.remarks) + inside + ranks.remarks, time.perf_counter() - start)
 
 
-def _run_here(code: list[NotebookNode], names: list[str], ranks: RemoteRanks) -> None:
+def _answers(notebook: NotebookNode, code: Sequence[NotebookNode]) -> list[AnswerCell]:
+    """The cells of the graded functions."""
+    written_with = version_in(notebook.metadata.get("distlib", {}).get(WRITTEN_WITH))
+    return [
+        AnswerCell(_mark(cell)["grade_id"], number, cell.source, written_with)
+        for number, cell in enumerate(code, 1)
+        if _is_solution(cell)
+    ]
+
+
+def _run_here(code: list[NotebookNode], answers: Sequence[AnswerCell], ranks: RemoteRanks) -> None:
     """Run the instructor's cells in their order."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for number, cell in enumerate(code, 1):
@@ -172,18 +184,18 @@ def _run_here(code: list[NotebookNode], names: list[str], ranks: RemoteRanks) ->
             continue
         if _is_test(cell):
             ranks.advance(number)
-            _run_test(cell, names, ranks, namespace)
+            _run_test(cell, answers, ranks, namespace)
         elif _is_locked(cell) and not frameworks_in(cell.source):
             with _no_worlds():
                 exec(compile(_plain(cell.source), "<set-up>", "exec"), namespace)
 
 
-def _run_test(cell: NotebookNode, names: list[str], ranks: RemoteRanks, namespace: dict[str, Any]) -> None:
+def _run_test(cell: NotebookNode, answers: Sequence[AnswerCell], ranks: RemoteRanks, namespace: dict[str, Any]) -> None:
     name = _mark(cell)["grade_id"]
     error = None
     with _captured() as printed, training_scores.gather_trainings() as trainings:
         try:
-            namespace.update({function: RemoteFunction(function, ranks) for function in names})
+            namespace.update({answer.function: RemoteFunction(answer, ranks) for answer in answers})
             exec(compile(_plain(cell.source), f"<{name}>", "exec"), namespace)
         except OutOfTime:
             ranks.remarks.append(f"{name}: the time for this submission was over; {_MORE_TIME}")
@@ -191,7 +203,8 @@ def _run_test(cell: NotebookNode, names: list[str], ranks: RemoteRanks, namespac
         except CanNotGrade:
             raise
         except Exception as problem:
-            error = _error_output(type(problem).__name__, str(problem))
+            place = next((f" ({note})" for note in getattr(problem, "__notes__", ())), "")
+            error = _error_output(type(problem).__name__, f"{problem}{place}")
     if printed.getvalue():
         cell.outputs.append(new_output("stream", name="stdout", text=printed.getvalue()))
     if error is not None:

@@ -282,7 +282,7 @@ class _Rank:
         try:
             return ast.parse(source, file).body
         except Exception as error:
-            self._tell("error", kind=type(error).__name__, text=str(error)[:_MOST_CHARACTERS])
+            self._tell_error(error, number)
             return []
 
     def _run(self, statements: Sequence[ast.stmt], file: str, seconds: float) -> None:
@@ -301,7 +301,17 @@ class _Rank:
         except (_TooSlow, WireClosed):
             raise
         except BaseException as error:
-            self._tell("error", kind=type(error).__name__, text=str(error)[:_MOST_CHARACTERS])
+            self._tell_error(error, call_site.cell_numbers.get(file, 0))
+
+    def _tell_error(self, error: BaseException, number: int) -> None:
+        """Tell what a cell has raised, with the line."""
+        if isinstance(error, SyntaxError) and error.filename == f"<cell {number}>":
+            words, place = error.msg, f"cell {number}, line {error.lineno}"
+        else:
+            site = call_site.site_of_traceback(error.__traceback__)
+            words, place = text_of(error), site.place if site else ""
+        told = f"{words[:_MOST_CHARACTERS]} ({place})" if place else words[:_MOST_CHARACTERS]
+        self._tell("error", kind=type(error).__name__, text=told)
 
     @contextlib.contextmanager
     def _limited(self, seconds: float) -> Iterator[None]:

@@ -11,6 +11,8 @@ import inspect
 import time
 from typing import Any
 
+from distlib.checks.absent_function import AnswerCell, why_absent
+from distlib.checks.remark import CheckFailed, Remark
 from distlib.judge.remote.question import text
 from distlib.judge.remote.ranks import RemoteRanks
 from distlib.judge.remote.venue import RemoteVenue
@@ -28,34 +30,45 @@ class RemoteFunction:
     """A function on remote ranks.
 
     Args:
-        name: the function's name in the student's notebook.
+        cell: where the student's notebook has it.
         ranks: where it is.
 
     Attributes:
         defined: whether the student's cells have defined it, as something that can be called.
     """
 
-    def __init__(self, name: str, ranks: RemoteRanks) -> None:
-        self.__name__ = self.__qualname__ = name
-        self._ranks = ranks
+    def __init__(self, cell: AnswerCell, ranks: RemoteRanks) -> None:
+        name = self.__name__ = self.__qualname__ = cell.function
+        self._cell, self._ranks = cell, ranks
         ranks.gather(1)  # so that it is known what the cells have defined
         parameters = ranks.functions.get(name)
         self.defined = parameters is not None
         self._venue = RemoteVenue(name, ranks)
         self.__signature__ = _signature(parameters or [])
 
+    def why_absent(self) -> Remark:
+        """What to say where it is not `defined`."""
+        errors = self._ranks.cells.errors.get(self._cell.number, ())
+        stopped = next((f"{kind}: {words}" for kind, words in errors), "")
+        return why_absent(self._cell, stopped, is_a_value=self.__name__ in self._ranks.functions)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function with plain values on one rank.
 
         Raises:
+            CheckFailed: it is not there.
             what the function has raised, if Python knows an exception of that name; else RemoteError.
             TypeError: it has returned something else than plain values and tensors.
             RankError: it has ended its process, or not come to an end.
         """
+        if not self.defined:
+            raise CheckFailed(self.__name__, self.why_absent())
         told = self._tell(list(args), kwargs, self._ranks.seconds_for_a_check())
         try:
             if told["what"] == "raised":
                 problem = _exception(text(told["kind"], _LONGEST_NAME), text(told["text"], _LONGEST_TEXT))
+                if told["site"] is not None:
+                    problem.add_note(text(told["site"][0], _LONGEST_NAME))
             elif told["value"]["travels"] is True:
                 return told["value"]["value"]
             else:
