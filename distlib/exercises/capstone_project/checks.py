@@ -44,6 +44,12 @@ JOB_ERRORS = (
     ("has already returned", say("left_early")),
 )
 
+SURVIVE_ERRORS = (
+    ("Both need the same number of elements", say("out_of_step")),
+    ("have to make the same collective calls", say("out_of_step")),
+    ("deadlock", say("left_out")),
+)
+
 
 # ── train_step ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -77,18 +83,21 @@ def _(seen: Seen) -> Remarks:
 
 
 def _charged(seen: Seen) -> Remarks:
-    """Each rank has computed for its share, in each step."""
+    """Each rank has computed for its share, in each step, in one call."""
     for rank in seen.ranks:
-        steps: list[int] = []
+        steps: list[list[int]] = []  # of each step, the samples of every call
         for k, _ in seen.played[rank].gates:
             if k == BEGIN:
-                steps.append(0)
+                steps.append([])
             elif k < BEGIN:
-                steps[-1] += k
-        for step, (found, shares) in enumerate(zip(steps, seen.facts, strict=True)):
+                steps[-1].append(k)
+        for step, (calls, shares) in enumerate(zip(steps, seen.facts, strict=True)):
+            found = sum(calls)
             if found != shares[rank]:
                 cause = say("whole_batch" if found == sum(shares) else "own_share")
                 yield say.remark("charged", rank=rank, step=step, found=found, share=shares[rank], cause=cause)
+            if len(calls) > 1:
+                yield say.remark("many_calls", rank=rank, step=step, calls=len(calls))
 
 
 def _is_exact(found: Any, right: Any) -> bool:
@@ -190,7 +199,7 @@ def check_train(draw: Draw, *, settings: Sequence[Challenge]) -> Iterator[Case]:
 @check_train.judge
 def _(seen: Seen) -> Remarks:
     run = TrainingRun(seen)
-    yield from _returned(run)
+    yield from _returned(run, say("average_once_more"))
     for rank in seen.ranks:
         held = seen[rank]["alive"]
         if held is not None and held > seen.facts.memory:
@@ -199,8 +208,8 @@ def _(seen: Seen) -> Remarks:
     yield from _honest(run)
 
 
-def _returned(run: TrainingRun) -> Remarks:
-    """Every living rank has returned the same weights, and these reach the target."""
+def _returned(run: TrainingRun, why_differ: str) -> Remarks:
+    """Every living rank has returned the same weights, and these reach the target. `why_differ`: if they are not."""
     returned: list[torch.Tensor] = []
     for rank in run.living:
         weights = run.weights(rank)
@@ -210,7 +219,7 @@ def _returned(run: TrainingRun) -> Remarks:
         returned.append(weights)
     for rank, weights in zip(run.living, returned, strict=True):
         if not torch.allclose(weights, returned[0], rtol=0, atol=1e-9):
-            yield say.remark("differ", first=run.living[0], rank=rank)
+            yield say.remark("differ", first=run.living[0], rank=rank, cause=why_differ)
     if not run.loss <= run.setting.target * (1 + 1e-9):
         cause = say("never_trained" if run.loss > 2 else "stopped_early")
         yield say.remark("loss", loss=f"{run.loss:.4f}", target=run.setting.target, cause=cause)
@@ -240,7 +249,7 @@ def _in_time(seen: Seen) -> Remarks:
 # ── survive ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@task("comm", "job", helpers=COLLECTIVES, errors=(*JOB_ERRORS, ("deadlock", say("left_out"))), seconds=15.0)
+@task("comm", "job", helpers=COLLECTIVES, errors=(*JOB_ERRORS, *SURVIVE_ERRORS), seconds=15.0)
 def check_survive(draw: Draw, *, settings: Sequence[Challenge]) -> Iterator[Case]:
     """`function(comm, job)`: as `train`, while ranks die; rank 0 lives."""
     yield from (training_case(draw, setting) for setting in settings)
@@ -249,7 +258,7 @@ def check_survive(draw: Draw, *, settings: Sequence[Challenge]) -> Iterator[Case
 @check_survive.judge
 def _(seen: Seen) -> Remarks:
     run = TrainingRun(seen)
-    yield from _returned(run)
+    yield from _returned(run, say("last_weights"))
     yield from _honest(run)
     for rank in run.living:
         if not run.samples(rank):

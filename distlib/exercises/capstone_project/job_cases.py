@@ -1,7 +1,8 @@
 """Cases of the project: which cluster, how much memory, which budget, and the data of a run, which nobody can know.
 
-    Challenge("a slow network", Cluster.flat(4, Link(0.06, 1e6)), budget=14.0)
+    Challenge("a slow network", Cluster.flat(4, Link(0.3, 1e6)), budget=24.0)
     Challenge("a rank that dies", …, deaths={2: 0.4})
+    Challenge("one that dies as it waits", …, deaths={2: waiting_after(3)})
 
 The images are those of `training.datasets`, but in each case samples, pixels, hidden units and classes are numbered
 anew: what was learnt elsewhere is of no use. A rank has the samples of its own part alone, so that none gets far alone.
@@ -25,6 +26,7 @@ from distlib.exercises.capstone_project.job_plays import EVALUATED, NUMBERS, SAM
 from distlib.network import Cluster
 from distlib.partition import chunk_lengths
 from distlib.training.datasets import digits
+from distlib.worlds.deaths import WhileWaiting
 
 HIDDEN = SHAPES[0][1]
 SECONDS = 0.002  # per sample
@@ -40,7 +42,7 @@ class Challenge:
         cluster: the ranks, their links, and which are slow.
         budget: virtual seconds.
         bytes_per_number: that a rank may hold between two steps, for each weight.
-        deaths: by rank, the virtual second at which it dies.
+        deaths: by rank, the virtual second at which it dies, or `waiting_after` so many gradients.
         seconds_per_sample: on a rank that is not slow.
         target: the loss to reach.
     """
@@ -49,7 +51,7 @@ class Challenge:
     cluster: Cluster
     budget: float
     bytes_per_number: float = math.inf
-    deaths: Mapping[int, float] = field(default_factory=dict)
+    deaths: Mapping[int, float | WhileWaiting] = field(default_factory=dict)
     seconds_per_sample: float = SECONDS
     target: float = TARGET
 
@@ -57,6 +59,11 @@ class Challenge:
     def memory(self) -> float:
         """Bytes that a rank may hold between two steps."""
         return self.bytes_per_number * NUMBERS
+
+
+def waiting_after(gradients: int) -> WhileWaiting:
+    """The death of a rank as it begins to wait for an answer, once it has sent so many gradients, or as many bytes."""
+    return WhileWaiting(gradients * 8 * NUMBERS)
 
 
 def training_case(draw: Draw, setting: Challenge) -> Case:

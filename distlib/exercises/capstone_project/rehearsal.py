@@ -1,6 +1,6 @@
 """A training of a student's, run to look at: nothing is judged.
 
-    run = rehearse(train, Challenge("a slow network", Cluster.flat(4, Link(0.06, 1e6)), budget=15.0))
+    run = rehearse(train, Challenge("a slow network", Cluster.flat(4, Link(0.3, 1e6)), budget=24.0))
     print(run)
     run.seconds, run.loss, run.curve(), run.trace
 
@@ -33,7 +33,7 @@ _SECONDS = 60.0  # real ones
 # The clusters of the exercise, as they stand there: runs on others are not kept.
 KEPT = (
     Challenge("four alike", Cluster.flat(4, Link(2e-3, 1e7)), budget=3.2),
-    Challenge("a slow network", Cluster.flat(4, Link(6e-2, 1e6)), budget=22.0),
+    Challenge("a slow network", Cluster.flat(4, Link(0.3, 1e6)), budget=24.0),
     Challenge("little memory", Cluster.flat(4, Link(2e-3, 1e7)), budget=3.2, bytes_per_number=22),
     Challenge("a slow rank", Cluster.flat(4, Link(2e-3, 1e7), stragglers={2: 6.0}), budget=4.8),
     Challenge("two nodes", Cluster(2, 4, Link(1e-3, 1e8), Link(4e-3, 1e7)), budget=4.6),

@@ -7,6 +7,7 @@ run.curve()                        the loss by virtual time, of the weights with
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -106,11 +107,23 @@ class TrainingRun:
         looked = max(len(self.seen.passed(r, LOSS)) * LOSS_COSTS * self._seconds_per_sample(r) for r in self.living)
         if self.setting.cluster.stragglers and self.computed(slowest) > 1.5 * max(others):
             return say("slow_rank")
+        if self._is_one_after_the_other():
+            return say("one_after_the_other")
         if looked > 0.3 * self.seconds:
             return say("often_looked")
         if self.busiest < 0.4 * self.seconds:
             return say("mostly_messages")
         return say("large_batches") if self.calls < 45 else say("small_batches")
+
+    def _is_one_after_the_other(self) -> bool:
+        """Whether ranks compute most of the time, and hardly ever two of them at once."""
+        spans = sorted(span for own in self.computing() for span in own)
+        both, until = 0.0, -math.inf  # seconds in which another rank still computes
+        for begin, end in spans:
+            both += max(0.0, min(end, until) - begin)
+            until = max(until, end)
+        total = sum(end - begin for begin, end in spans)
+        return total > 0.5 * self.seconds and both < 0.1 * total
 
     def curve(self) -> list[tuple[float, float]]:
         """Moments, and the loss of the weights with which rank 0 then asked for a gradient or the loss."""
