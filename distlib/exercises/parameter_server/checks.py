@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.errors import Signs
 from distlib.checks.formatting import count
 from distlib.checks.remark import Remark
 from distlib.checks.rules.values import holds, known
@@ -18,27 +19,35 @@ from distlib.exercises.parameter_server.helpers import may_proceed
 from distlib.exercises.parameter_server.plays import LEAVE, PULL, PUSH, with_a_server, with_workers
 
 say = Sentences(__file__)
-LENGTH, SLACK = 24, 0.02  # elements of the parameters; seconds in which a server has done all that it can
-SEND, RECEIVE = f"waits to send {LENGTH} float64", f"waits to receive {LENGTH} float64"
+SLACK = 0.02  # seconds in which a server has done all that it can
 NAMES = {PULL: "PULL", PUSH: "PUSH", LEAVE: "LEAVE"}
 
 
 # ── worker_loop ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-WORKER_ERRORS = [
-    (SEND, say("send_blocks")),
-    (RECEIVE, say("receive_blocks")),
-    ("waits to send 1 int64", say("not_taken")),
-    ("out of range", say("no_such_step")),
-    ("has already returned", say("no_leave")),
-]
+
+def _errors_of_a_worker(seen: Seen) -> Signs:
+    length = _length(seen.case)
+    return [
+        (f"waits to send {length} float64", say("send_blocks")),
+        (f"waits to receive {length} float64", say("receive_blocks")),
+        ("waits to send 1 int64", say("not_taken")),
+        ("out of range", say("no_such_step")),
+        ("has already returned", say("no_leave")),
+    ]
 
 
-@task("comm", "server", "parameters", "compute", "steps", errors=WORKER_ERRORS)
+def _length(case: Case) -> int:
+    """The number of parameters."""
+    return next(len(inputs["parameters"]) for inputs in case.inputs if "parameters" in inputs)
+
+
+@task("comm", "server", "parameters", "compute", "steps", errors=_errors_of_a_worker)
 def check_worker_loop(draw: Draw, *, steps: Sequence[int], server: int = 0) -> Iterator[Case]:
     """`function(comm, server, parameters, compute, steps)`; a case for each number of steps."""
     for number in steps:
-        start, *tensors = [draw.normal((LENGTH,)) for _ in range(2 * number + 2)]
+        (length,) = draw.sizes(1, but=[number, 2 * number], most=30)
+        start, *tensors = [draw.normal((length,)) for _ in range(2 * number + 2)]
         inputs: list[dict[str, Any]] = [{"server": server, "parameters": start, "gradients": tensors[:number]}]
         inputs.insert(server, {"server": server, "versions": tensors[number:]})
         yield Case(f"with {count(number, 'step')}", with_a_server, inputs, server, ours=[server])
@@ -95,16 +104,19 @@ def _(seen: Seen) -> Remarks:
 
 # ── server_loop ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-SERVER_ERRORS = [
-    ("Every rank on this cycle sends", say("answered_twice")),
-    ("waits to send 1 int64", say("ended_early")),
-    (SEND, say("gradient_left")),
-    (RECEIVE, say("never_answered")),
-    ("Also blocked", say("never_answered")),
-    ("expected one of the workers in clocks", say("has_left")),
-    ("has already returned", say("never_ends")),
-    ("raised KeyError", say("no_entry")),
-]
+
+def _errors_of_a_server(seen: Seen) -> Signs:
+    length = _length(seen.case)
+    return [
+        ("Every rank on this cycle sends", say("answered_twice")),
+        ("waits to send 1 int64", say("ended_early")),
+        (f"waits to send {length} float64", say("gradient_left")),
+        (f"waits to receive {length} float64", say("never_answered")),
+        ("Also blocked", say("never_answered")),
+        ("expected one of the workers in clocks", say("has_left")),
+        ("has already returned", say("never_ends")),
+        ("raised KeyError", say("no_entry")),
+    ]
 
 
 @task(
@@ -115,7 +127,7 @@ SERVER_ERRORS = [
     "bound",
     helpers=[may_proceed],
     untouched=["workers"],
-    errors=SERVER_ERRORS,
+    errors=_errors_of_a_server,
 )
 def check_server_loop(
     draw: Draw, *, races: Sequence[tuple[Sequence[Sequence[float]], float]], server: int = 0
@@ -127,11 +139,12 @@ def check_server_loop(
     for seconds, bound in races:
         workers = [rank for rank in range(len(seconds) + 1) if rank != server]
         # Gradient k has a number in element k, and 0 elsewhere: parameters show which were applied, and how often.
-        gradients = iter((draw.whole((LENGTH,), torch.float64) * torch.eye(LENGTH)).double())
+        length = sum(len(own) - 2 for own in seconds) + draw.randint(1, 9)
+        gradients = iter((draw.whole((length,), torch.float64, most=99) * torch.eye(length)).double())
         inputs: list[dict[str, Any]] = [
             {
                 "server": server,
-                "parameters": torch.zeros(LENGTH).double(),
+                "parameters": torch.zeros(length).double(),
                 "seconds": own,
                 "gradients": [next(gradients) for _ in own[2:]],
             }
@@ -139,9 +152,9 @@ def check_server_loop(
         ]
         facts = {
             "server": server,
-            "parameters": draw.whole((LENGTH,), torch.float64),
+            "parameters": draw.whole((length,), torch.float64),
             "workers": workers,
-            "learning_rate": draw.choice([0.125, 0.0625]),
+            "learning_rate": draw.choice([0.125, 0.0625, 0.03125]),
             "bound": bound,
         }
         inputs.insert(server, facts)
