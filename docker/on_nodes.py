@@ -21,6 +21,7 @@ import contextlib
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -52,6 +53,7 @@ def run(command: Sequence[str]) -> int:
     JOBS.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=JOBS))
     store, variables = open_store(nodes, folder.name) if TORCHRUN & set(command) else (None, {})
+    variables |= {"DISTLIB_SECRET_FILE": str(draw_secret(folder))}  # the nodes have no home in common
     job = {"nodes": nodes, "command": list(command), "folder": os.getcwd(), "variables": variables}
     watch = Watch(folder, nodes)
     try:
@@ -85,6 +87,14 @@ def open_store(nodes: Sequence[str], name: str) -> tuple[Any, dict[str, str]]:
     options = {"NNODES": str(len(nodes)), "RDZV_BACKEND": "c10d", "RDZV_ENDPOINT": f"{own}:{store.port}"}
     options |= {"RDZV_ID": name, "RDZV_CONF": QUICK}
     return store, {"OMP_NUM_THREADS": "1", **{f"PET_{option}": value for option, value in options.items()}}
+
+
+def draw_secret(folder: Path) -> Path:
+    """A file by which the ranks of a job know each other."""
+    path = folder / "secret"
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(secrets.token_bytes(32))
+    return path
 
 
 @contextlib.contextmanager

@@ -91,7 +91,7 @@ def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
     started.add_argument("--elastic", metavar="MIN:MAX", type=_fewest_and_most, help=elastic)
     silence = "with --elastic: a rank that gives no sign of life for as long is lost; else 30"
     parser.add_argument("--silence", metavar="SECONDS", type=_positive, default=30, help=silence)
-    where = "a directory that all nodes share, for what srun starts; else ~/.distlib/rendezvous"
+    where = "a directory that all nodes share, for what srun or torchrun starts; else ~/.distlib/rendezvous"
     parser.add_argument("--rendezvous", metavar="DIR", type=Path, help=where)
     backend = (
         "under torchrun and srun; else NCCL if there are 2 to 16 ranks, each with a GPU of its own, and gloo if not"

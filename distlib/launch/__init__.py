@@ -5,6 +5,7 @@ script         which function, with which arguments
 node_list      the names in Slurm's short form, node[01-03,07]
 environment    who a process is: its rank, its node, from torchrun's or Slurm's variables
 rendezvous     where processes of several machines leave word for each other
+secret_file    by what processes of one user know each other; `handshake`, how they prove it; `peer_user`, who it is
 head           where their ranks meet, and from where the run is watched
 rank, link     a rank, and its end of the connection to the head (`head_connection`)
 checkpoints    what a run that has to end early goes on from; `notice`, that it has to

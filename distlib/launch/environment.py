@@ -11,6 +11,7 @@ all be true, is an error here, and not ranks that wait for each other.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,6 +57,23 @@ class Placement:
 
     def __str__(self) -> str:
         return f"rank {self.rank} on node {self.node_name}"
+
+    @property
+    def one_machine(self) -> bool:
+        """Whether all ranks are on this machine, and no other one needs to reach them."""
+        return self.nodes == 1 or (self.store is not None and _is_loopback(self.store[0]))
+
+    @property
+    def meeting(self) -> str:
+        """A name for files, which no other start of this user has at the same time."""
+        if self.store is None:
+            return self.run
+        machine = self.node_name if self.one_machine else ""
+        return hashlib.sha256(repr((self.run, self.store, machine)).encode()).hexdigest()[:16]
+
+
+def _is_loopback(host: str) -> bool:
+    return host.startswith("127.") or host in ("localhost", "::1")
 
 
 def read_placement(variables: Variables, host: str) -> Placement | None:

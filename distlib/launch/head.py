@@ -13,7 +13,6 @@ come, that is closed.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pickle
 import secrets
@@ -31,23 +30,28 @@ import psutil
 
 from distlib.launch import head_connection
 from distlib.launch.environment import LaunchError, Placement
+from distlib.launch.handshake import ProvenConnection
 from distlib.launch.head_connection import (
     COMMAND,
+    DEATH,
+    GOODBYE,
     KILL,
+    LOST,
     MESSAGE,
     POST,
     PRINT,
     PUBLISH,
     RANK,
     REPORT,
+    STATUS,
     STOP,
     Hello,
     Welcome,
 )
-from distlib.launch.rendezvous import Rendezvous
+from distlib.launch.rendezvous import HeadWord, Rendezvous
+from distlib.launch.statuses import read_status
 from distlib.worlds.diagnosis import PeerLost, RankError, name_ranks
 from distlib.worlds.real.cards import MOST_RANKS
-from distlib.worlds.real.endpoint import LOST
 from distlib.worlds.real.status_board import StatusBoard
 
 _LOOPBACK = "127.0.0.1"
@@ -77,8 +81,8 @@ class Head:
         self.commands: list[Connection] = []
         self._placement, self._rendezvous, self._shows, self._backend = placement, rendezvous, shows, backend
         self._printed: dict[tuple[int, bytes], int] = {}  # by rank and stream: the pipe to write to
-        self._key, self._token = secrets.token_bytes(32), secrets.token_hex(8)
-        self._ranks: dict[int, Connection] = {}
+        self._token = secrets.token_hex(8)
+        self._ranks: dict[int, ProvenConnection] = {}
         self._locks = [threading.Lock() for _ in range(self.world_size)]
         self._threads: list[threading.Thread] = []
         self._folder = tempfile.TemporaryDirectory(prefix="distlib-")
@@ -91,7 +95,7 @@ class Head:
     def __exit__(self, *_: object) -> None:
         for connection in self._ranks.values():
             head_connection.hang_up(connection)
-        self._rendezvous.clear()
+        self._rendezvous.clear(self._token)
         self._folder.cleanup()
 
     # ── meeting ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -106,7 +110,7 @@ class Head:
         Raises:
             LaunchError: some have not come, have gone again, or are not what they should be.
         """
-        one_machine = self._placement.nodes == 1
+        one_machine = self._placement.one_machine
         give_up = time.monotonic() + patience
         with socket.create_server((_LOOPBACK if one_machine else "", 0)) as listener:
             self._publish(listener.getsockname()[1], one_machine)
@@ -117,7 +121,7 @@ class Head:
         backend, shared = self._choose_backend()
         for rank, connection in self._ranks.items():
             welcome = Welcome(self._host_of(rank), self._token, self._shows, backend, shared)
-            connection.send_bytes(pickle.dumps(welcome))
+            connection.send_bytes(head_connection.write_form(welcome))
         self._start_threads()
 
     def _choose_backend(self) -> tuple[str, bool]:
@@ -139,8 +143,7 @@ class Head:
 
     def _publish(self, port: int, one_machine: bool) -> None:
         hosts = [_LOOPBACK] if one_machine else [*own_addresses(), _LOOPBACK]
-        word = {"hosts": hosts, "port": port, "key": self._key.hex(), "node": self._placement.node_name}
-        self._rendezvous.publish(json.dumps(word).encode())
+        self._rendezvous.publish(HeadWord(hosts, port, self._rendezvous.key, self._placement.node_name))
 
     def _admit(self, listener: socket.socket) -> None:
         """Let in one that knocks, if it knows the secret; notice one that has gone."""
@@ -152,10 +155,10 @@ class Head:
         if listener in readable:
             peer, _ = listener.accept()
             with contextlib.suppress(OSError, EOFError, AuthenticationError):
-                connection = head_connection.answer(peer, self._key)
-                self._enter(pickle.loads(connection.recv_bytes()), connection)
+                connection = head_connection.answer(peer, bytes.fromhex(self._rendezvous.key))
+                self._enter(head_connection.read_form(Hello, connection.recv_bytes()), connection)
 
-    def _enter(self, hello: Hello, connection: Connection) -> None:
+    def _enter(self, hello: Hello, connection: ProvenConnection) -> None:
         if hello.world_size != self.world_size:
             raise LaunchError(
                 f"rank {hello.rank} on node {hello.node_name} expects {hello.world_size} ranks, "
@@ -213,7 +216,7 @@ class Head:
         for thread in self._threads:
             thread.start()
 
-    def _pass_on(self, rank: int, connection: Connection, supervisor: Connection) -> None:
+    def _pass_on(self, rank: int, connection: ProvenConnection, supervisor: Connection) -> None:
         """All that one rank says, in its order, until it hangs up."""
         with contextlib.suppress(EOFError, OSError):
             while True:
@@ -224,7 +227,7 @@ class Head:
                     self.board.count_posted(rank, dst)
                     self._say(dst, MESSAGE, body[RANK.size :])
                 elif kind == PUBLISH:
-                    self.board.publish(rank, *pickle.loads(body))
+                    self.board.publish(rank, *read_status(body))
                 elif kind == PRINT:
                     os.write(self._printed[rank, body[:1]], body[1:])
                 elif kind == REPORT:
@@ -260,7 +263,7 @@ class Head:
 
     def announce_death(self, dead: int, rank: int, run: int) -> bool:
         """Tell a rank that another one has died, in the name of that one."""
-        self._say(rank, MESSAGE, pickle.dumps((run, LOST, dead)))
+        self._say(rank, LOST, DEATH.pack(run, dead))
         return True
 
     def native_stack(self, rank: int) -> str:
@@ -278,7 +281,7 @@ class Head:
     def dismiss(self, status: int) -> None:
         """The run is over: have every rank exit with this status, and wait for that; end those that don't."""
         for rank in range(self.world_size):
-            self.send(rank, "exit", status)
+            self._say(rank, GOODBYE, STATUS.pack(status))
         self._wait_for_ends()
         self.kill()
         self._wait_for_ends()

@@ -19,10 +19,26 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from typing import Any
 
-from distlib.launch.head_connection import COMMAND, KILL, MESSAGE, POST, PUBLISH, RANK, REPORT, STOP, hang_up
+from distlib.launch.handshake import ProvenConnection
+from distlib.launch.head_connection import (
+    COMMAND,
+    DEATH,
+    GOODBYE,
+    KILL,
+    LOST,
+    MESSAGE,
+    POST,
+    PUBLISH,
+    RANK,
+    REPORT,
+    STATUS,
+    STOP,
+    hang_up,
+)
+from distlib.launch.statuses import write_status
+from distlib.worlds.real import endpoint
 from distlib.worlds.real.mailbox import Mailbox
 from distlib.worlds.real.rank_process import STOP_SIGNAL
 from distlib.worlds.real.status_board import Board, Status
@@ -43,7 +59,7 @@ class RankConnection(Board):
         stopping: whether the head has asked the rank to leave the function.
     """
 
-    def __init__(self, connection: Connection, rank: int, lost: str) -> None:
+    def __init__(self, connection: ProvenConnection, rank: int, lost: str) -> None:
         self.mailbox = LinkMailbox(self, rank)
         self.shield: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
         self.closing = self.stopping = False
@@ -58,7 +74,7 @@ class RankConnection(Board):
             self._connection.send_bytes(kind + body)
 
     def publish(self, rank: int, status: Status, handled: Sequence[int], dead: Collection[int] = ()) -> None:
-        self.send(PUBLISH, pickle.dumps((status, [src for src in handled if src != rank]), 5))
+        self.send(PUBLISH, write_status(status, [src for src in handled if src != rank]))
 
     # What a rank needs of the connection over which it gets its commands:
 
@@ -96,6 +112,11 @@ class RankConnection(Board):
         elif kind == COMMAND:
             self.stopping = False
             self._feed.send_bytes(body)
+        elif kind == LOST:
+            run, dead = DEATH.unpack(body)
+            self.mailbox.wake(run, endpoint.LOST, dead)
+        elif kind == GOODBYE:
+            self._feed.send_bytes(pickle.dumps(("exit", *STATUS.unpack(body))))
         elif kind == STOP:
             self.stopping = True
             signal.pthread_kill(self._rank_thread, STOP_SIGNAL)

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
-import pickle
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Connection
 from typing import Any
 
 import psutil
@@ -25,10 +22,11 @@ import torch
 
 from distlib.launch import head_connection
 from distlib.launch.environment import LaunchError, Placement
+from distlib.launch.handshake import ProvenConnection
 from distlib.launch.head_connection import Hello, Welcome
 from distlib.launch.link import RankConnection
 from distlib.launch.notice import SIGNALS, give_notice, of_this_process
-from distlib.launch.rendezvous import Rendezvous
+from distlib.launch.rendezvous import HeadWord, Rendezvous
 from distlib.worlds.diagnosis import Failure
 from distlib.worlds.real.cards import identity_of, take_card
 from distlib.worlds.real.endpoint import Endpoint
@@ -63,7 +61,7 @@ def be_rank(
     try:
         hello = _hello(placement, card)  # before it joins: to start CUDA takes seconds, and the head takes one by one
         connection, head_node = _join(placement, hello, rendezvous, patience, hopeless)
-        welcome: Welcome = pickle.loads(connection.recv_bytes())
+        welcome = head_connection.read_form(Welcome, connection.recv_bytes())
     except (EOFError, OSError):
         return 1  # the head has said why
     link = RankConnection(connection, placement.rank, f"{placement}: lost the head, on node {head_node}.")
@@ -95,32 +93,28 @@ def _serve(
 
 def _join(
     placement: Placement, hello: Hello, rendezvous: Rendezvous, patience: float, hopeless: Callable[[], bool]
-) -> tuple[Connection, str]:
+) -> tuple[ProvenConnection, str]:
     """The connection to the head, and the node that it is on. Raises EOFError if the head has ended."""
     give_up, tried = time.monotonic() + patience, "no word of it"
     while time.monotonic() < give_up:
-        word = rendezvous.look()
-        if word is not None:
-            head = json.loads(word)
+        head = rendezvous.look()
+        if head is not None:
             connection = _call(head, hello)
             if connection is not None:
-                return connection, head["node"]
-            tried = f"nobody who knows the secret at {', '.join(head['hosts'])}, port {head['port']}"
+                return connection, head.node
+            tried = f"nobody who knows the secret at {', '.join(head.hosts)}, port {head.port}"
         if hopeless():
             raise EOFError
         time.sleep(0.03)  # the word may be that of an earlier start
-    raise LaunchError(
-        f"{placement} has not found rank 0 within {patience:g} s: {tried}. Was rank 0 started, and do the nodes see "
-        "the same place to meet?"
-    )
+    raise LaunchError(f"{placement} has not found rank 0 within {patience:g} s: {tried}. {rendezvous.advice}")
 
 
-def _call(head: dict[str, Any], hello: Hello) -> Connection | None:
+def _call(head: HeadWord, hello: Hello) -> ProvenConnection | None:
     """Connect to the head at one of its addresses; None if it can be reached at none of them."""
-    for host in head["hosts"]:
+    for host in head.hosts:
         with contextlib.suppress(OSError, EOFError, AuthenticationError):
-            connection = head_connection.call(host, head["port"], bytes.fromhex(head["key"]), _CONNECT_PATIENCE)
-            connection.send_bytes(pickle.dumps(hello))
+            connection = head_connection.call(host, head.port, bytes.fromhex(head.key), _CONNECT_PATIENCE)
+            connection.send_bytes(head_connection.write_form(hello))
             return connection
     return None
 

@@ -24,6 +24,7 @@ from distlib.launch.notice import SIGNALS, passed_on_by_file, status_of
 from distlib.launch.rank import be_rank
 from distlib.launch.rendezvous import FileRendezvous, Rendezvous, StoreRendezvous, default_directory
 from distlib.launch.script import Target, call_target
+from distlib.launch.secret_file import VARIABLE, own_secret, secret_path
 from distlib.worlds import pickling
 from distlib.worlds.diagnosis import RankError
 from distlib.worlds.real.cards import cards_here
@@ -41,7 +42,7 @@ class Options:
         ranks: how many to start here, on this machine.
         fewest: how many must be left for an elastic run to go on; None if all must.
         silence: seconds; see `elastic`.
-        directory: where processes that srun has started meet; None for one in the home.
+        directory: where the processes meet; None for one in the home, or, of several machines, torchrun's store.
         patience: seconds for all of them to come.
         backend: "gloo" or "nccl"; None for NCCL if there are 2 to 16 ranks, each with a GPU of its own, else gloo.
     """
@@ -122,12 +123,14 @@ def _run_here(target: Target, options: Options) -> int:
             return 1
 
 
+_COPY_IT = f"Where they don't share the home, copy it to each of them, or name another one: {VARIABLE}=FILE."
+
+
 def _rendezvous(placement: Placement, options: Options, opens: bool = False) -> Rendezvous:
-    if placement.store is None:
-        return FileRendezvous(options.directory or default_directory(), placement.run)
-    if options.directory is not None:
-        raise LaunchError("torchrun's processes meet at its store: leave out --rendezvous.")
-    return StoreRendezvous(placement, opens, options.patience)
+    if options.directory is not None or placement.store is None or placement.one_machine:
+        return FileRendezvous(options.directory or default_directory(), placement.meeting)
+    advice = f"Was rank 0 started, and is {secret_path(os.environ)} the same file on all nodes? {_COPY_IT}"
+    return StoreRendezvous(placement, own_secret(os.environ), advice, opens, options.patience)
 
 
 # ── the head ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -78,9 +78,8 @@ class SlurmPool(Head):
     def __init__(self, nodes: list[str], ranks_per_node: int, directory: Path, patience: float) -> None:
         name, host = f"world-{secrets.token_hex(8)}", socket.gethostname()
         node = nodes.index(host) if host in nodes else len(nodes)
-        placement = Placement(
-            "srun", name, 0, ranks_per_node * len(nodes), 0, ranks_per_node, node, max(2, len(nodes)), host
-        )
+        machines = len({*nodes, host})
+        placement = Placement("srun", name, 0, ranks_per_node * len(nodes), 0, ranks_per_node, node, machines, host)
         super().__init__(placement, FileRendezvous(directory, name), shows=True)
         self.environment = dict(os.environ)
         self._owner = os.getpid()

@@ -1,12 +1,11 @@
 """How ranks and the head get to know each other, and what strangers get."""
 
-import json
 import os
-import pickle
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing import AuthenticationError
 from pathlib import Path
 
@@ -15,7 +14,10 @@ import pytest
 from distlib.launch import head_connection
 from distlib.launch.environment import LaunchError, Placement
 from distlib.launch.head import Head
-from distlib.launch.rendezvous import FileRendezvous
+from distlib.launch.head_connection import Hello, Welcome, read_form, write_form
+from distlib.launch.rendezvous import FileRendezvous, HeadWord
+
+WORD = HeadWord(["127.0.0.1"], 9, "00", "n1")
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def test_both_know_the_secret() -> None:
 
 
 def test_a_caller_without_the_secret_gets_nothing() -> None:
-    with listening(b"secret") as port, pytest.raises(AuthenticationError):
+    with listening(b"secret") as port, pytest.raises((EOFError, OSError, AuthenticationError)):
         head_connection.call("127.0.0.1", port, b"guessed", 5)
 
 
@@ -57,14 +59,13 @@ def test_a_stranger_does_not_disturb_the_head(rendezvous: FileRendezvous) -> Non
     with Head(Placement("srun", "7", 0, 1, 0, 1, 0, 1, "n1"), rendezvous) as head:
         gathering = threading.Thread(target=head.gather, args=(60,))
         gathering.start()
-        while (word := rendezvous.look()) is None:
+        while (known := rendezvous.look()) is None:
             pass
-        known = json.loads(word)
-        with socket.create_connection(("127.0.0.1", known["port"])) as stranger:
+        with socket.create_connection(("127.0.0.1", known.port)) as stranger:
             stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        connection = head_connection.call("127.0.0.1", known["port"], bytes.fromhex(known["key"]), 5)
-        connection.send_bytes(pickle.dumps(head_connection.Hello(0, 1, 0, "n1", os.getpid())))
-        assert pickle.loads(connection.recv_bytes()).host == "127.0.0.1"
+        connection = head_connection.call("127.0.0.1", known.port, bytes.fromhex(known.key), 5)
+        connection.send_bytes(write_form(Hello(0, 1, 0, "n1", os.getpid())))
+        assert read_form(Welcome, connection.recv_bytes()).host == "127.0.0.1"
         gathering.join()
         connection.close()
     assert rendezvous.look() is None
@@ -90,14 +91,14 @@ def test_nccl_is_for_ranks_with_a_card_each(
     with Head(Placement("srun", "7", 0, size, 0, 1, 0, 1, "n1"), rendezvous, backend=asked) as head:
         gathering = threading.Thread(target=head.gather, args=(60,))
         gathering.start()
-        while (word := rendezvous.look()) is None:
+        while (known := rendezvous.look()) is None:
             pass
-        known, ranks = json.loads(word), []
+        ranks = []
         for rank, card in enumerate(cards):
-            ranks.append(head_connection.call("127.0.0.1", known["port"], bytes.fromhex(known["key"]), 5))
-            ranks[-1].send_bytes(pickle.dumps(head_connection.Hello(rank, size, 0, "n1", os.getpid(), card)))
+            ranks.append(head_connection.call("127.0.0.1", known.port, bytes.fromhex(known.key), 5))
+            ranks[-1].send_bytes(write_form(Hello(rank, size, 0, "n1", os.getpid(), card)))
         for connection in ranks:
-            welcome = pickle.loads(connection.recv_bytes())
+            welcome = read_form(Welcome, connection.recv_bytes())
             assert (welcome.backend, welcome.cards_are_shared) == (backend, shared)
         gathering.join()
         for connection in ranks:
@@ -105,18 +106,30 @@ def test_nccl_is_for_ranks_with_a_card_each(
 
 
 def test_the_word_is_for_this_user_alone(tmp_path: Path, rendezvous: FileRendezvous) -> None:
-    rendezvous.publish(b"secret")
-    assert rendezvous.look() == b"secret"
+    rendezvous.publish(WORD)
+    assert rendezvous.look() == WORD
     assert (tmp_path / "meeting").stat().st_mode & 0o777 == 0o700
     assert [path.stat().st_mode & 0o777 for path in (tmp_path / "meeting").iterdir()] == [0o600]
 
 
 def test_word_of_another_start_is_not_read(tmp_path: Path, rendezvous: FileRendezvous) -> None:
-    rendezvous.publish(b"secret")
+    rendezvous.publish(WORD)
     other = FileRendezvous(tmp_path / "meeting", "77")
     assert other.look() is None
-    other.clear()
-    assert rendezvous.look() == b"secret"
+    other.clear("")
+    assert rendezvous.look() == WORD
+
+
+def test_a_head_that_ends_late_leaves_the_word_of_the_next_start(tmp_path: Path, rendezvous: FileRendezvous) -> None:
+    """torchrun starts all of it again under the same name, and the head before it is still at clearing up."""
+    again = FileRendezvous(tmp_path / "meeting", "7")
+    for each in (rendezvous, again):
+        each.publish(replace(WORD, key=each.key))
+        each.open_store(f"{each.key}-gloo", 1).set("a", "b")
+    rendezvous.clear(rendezvous.key)
+    assert again.look() == replace(WORD, key=again.key)
+    again.clear(again.key)
+    assert list((tmp_path / "meeting").iterdir()) == []
 
 
 def test_a_directory_that_others_can_write_to_is_refused(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch.distributed
 
+from distlib.launch.head import own_addresses
 from tests.tools.launched import Launched, LauncherForkServer, slurm_variables, torchrun_variables
 
 SCRIPT = Path(__file__).parent / "rank_functions.py"
@@ -56,17 +57,39 @@ def test_one_rank(launcher: LauncherForkServer) -> None:
     assert (launched.out, launched.err, launched.statuses) == ("[rank 0] [1]\n", "", [0])
 
 
-def test_ranks_meet_that_torchrun_has_started_again_a_different_number_of_times(launcher: LauncherForkServer) -> None:
-    """Each agent counts its own restarts, and the store still has the word of the first start."""
+@pytest.mark.parametrize("machines", ["one", "several"])
+def test_ranks_meet_that_torchrun_has_started_again_a_different_number_of_times(
+    launcher: LauncherForkServer, machines: str
+) -> None:
+    """Each agent counts its own restarts, and the store still has the word of the first start.
+
+    On one machine they meet in the home. On several the store is needed, as for an address that is not loopback's.
+    """
     store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     word = '{"hosts": ["127.0.0.1"], "port": 9, "key": "00", "node": "n1"}'
-    torch.distributed.PrefixStore("distlib-two", store).set("head", word)
+    public = torch.distributed.PrefixStore("distlib-two", store)
+    public.set("head", word)
+    address = "127.0.0.1" if machines == "one" else own_addresses()[0]
     variables = [
-        torchrun_variables(rank, 2, store.port) | {"TORCHELASTIC_RESTART_COUNT": "10"[rank]} for rank in (0, 1)
+        torchrun_variables(rank, 2, store.port, address) | {"TORCHELASTIC_RESTART_COUNT": "10"[rank]} for rank in (0, 1)
     ]
     launched = launcher.start(of("add_up"), "5", variables=variables)
     assert (launched.lines(), launched.err) == (["[rank 0] [3]", "[rank 1] [3]"], "")
     assert launched.statuses == [0, 0]
+    assert gone(launched)
+    assert (public.get("head") == word.encode()) == (machines == "one")
+
+
+def test_nodes_whose_secrets_differ_say_what_to_do(launcher: LauncherForkServer, tmp_path: Path) -> None:
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    secret = tmp_path / "secret"
+    secret.touch(mode=0o600)
+    secret.write_bytes(b"of the other node")
+    first, second = (torchrun_variables(rank, 2, store.port, own_addresses()[0]) for rank in (0, 1))
+    variables = [first, second | {"DISTLIB_SECRET_FILE": str(secret)}]
+    launched = launcher.start("--patience", "3", of("add_up"), "5", variables=variables)
+    assert f"Was rank 0 started, and is {secret} the same file on all nodes? Where they don't share" in launched.err
+    assert launched.statuses == [1, 2]
 
 
 def test_ranks_meet_where_an_earlier_start_has_left_its_word(launcher: LauncherForkServer, tmp_path: Path) -> None:

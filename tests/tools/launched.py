@@ -119,7 +119,7 @@ def slurm_variables(rank: int, nodes: int, tasks: int) -> dict[str, str]:
     }
 
 
-def torchrun_variables(rank: int, world_size: int, port: int) -> dict[str, str]:
+def torchrun_variables(rank: int, world_size: int, port: int, address: str = "127.0.0.1") -> dict[str, str]:
     """What torchrun tells a rank that is alone on its node."""
     return {
         "RANK": str(rank),
@@ -128,7 +128,7 @@ def torchrun_variables(rank: int, world_size: int, port: int) -> dict[str, str]:
         "LOCAL_WORLD_SIZE": "1",
         "GROUP_RANK": str(rank),
         "GROUP_WORLD_SIZE": str(world_size),
-        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_ADDR": address,
         "MASTER_PORT": str(port),
         "TORCHELASTIC_RUN_ID": "two",
         "TORCHELASTIC_USE_AGENT_STORE": "True",
