@@ -17,8 +17,8 @@ os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.envir
 
 course = Path(__file__).absolute().parent
 classroom = Path("classroom")
-with contextlib.suppress(OSError):
-    (course / classroom).mkdir(exist_ok=True)
+with contextlib.suppress(OSError):  # it is there already
+    (course / classroom).mkdir(mode=0o700)  # on a shared machine other users find marks and hidden tests in it
 
 c.CourseDirectory.source_directory = "solutions"
 c.CourseDirectory.release_directory = "exercises"

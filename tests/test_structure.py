@@ -46,6 +46,7 @@ FLOORS = {
     "folded_answers": 0,
     "installed_packages": 0,
     "network": 0,
+    "own_folders": 0,
     "partition": 0,
     "printable": 0,
     "python_text": 0,

@@ -29,6 +29,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "/dev/shm": checks.check_shared_memory,
     "temporary": checks.check_temporary_folder,
     "folder": checks.check_folder,
+    "classroom": checks.check_classroom,
     "home": checks.check_home,
     "memory": checks.check_memory,
     "cores": checks.check_cores,

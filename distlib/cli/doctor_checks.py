@@ -244,6 +244,23 @@ def check_folder(*, folder: Path | None = None, system: str = platform.release()
     return Finding("ok", f"the course is in {folder}")
 
 
+def check_classroom(*, folder: Path | None = None) -> Finding:
+    """Other users of this machine can't enter classroom/. folder: the course's."""
+    folder = find_course(Path.cwd()) if folder is None else folder
+    classroom = None if folder is None else folder / "classroom"
+    if classroom is None or not classroom.is_dir():
+        return Finding("ok", "there is no classroom/ here, with the work of others")
+    mode = classroom.stat().st_mode & 0o777
+    if mode & 0o007:
+        where = shlex.quote(str(classroom))
+        return Finding(
+            "problem",
+            f"all users of this machine can enter {classroom} ({mode:o}): marks, what was handed in, seeds of tests",
+            f"chmod 700 {where}    # where several grade, with nbgrader's groupshared: chmod 2770 {where}",
+        )
+    return Finding("ok", f"{classroom} is closed to other users ({mode:o})")
+
+
 def check_home(*, home: Path | None = None) -> Finding:
     """Jupyter can write below the home folder."""
     home = Path.home() if home is None else home

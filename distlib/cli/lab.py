@@ -47,6 +47,8 @@ def open_lab(extra: list[str], *, instructor: bool = False, from_start: bool = F
     if root is None:
         print(NO_COURSE)
         return 1
+    with contextlib.suppress(OSError):  # they are there already
+        (root / FOLDER).mkdir(mode=0o700)
     if not instructor and not bring_copies(root):
         return 1
     folder, first = (root, FIRST_LESSON) if instructor else (root / FOLDER, where_to_open(root, from_start=from_start))

@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from distlib.own_folders import open_at_once, own_folders
+
 _PREFIX = "distlib-processes-"
 _NEW = 60.0  # seconds in which a folder may be there and not locked yet
 
@@ -33,14 +35,14 @@ def temporary_folder() -> Iterator[str]:
 
 def remove_abandoned() -> None:
     """Remove the folders of kernels that were killed."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):  # another user's can't be opened, that of a living kernel not be locked
+    for path in own_folders(Path(tempfile.gettempdir()), _PREFIX):
+        with contextlib.suppress(OSError):  # that of a living kernel can't be locked
             if time.time() - path.stat().st_mtime > _NEW:
                 _remove_unlocked(path)
 
 
 def _remove_unlocked(path: Path) -> None:
-    lock = os.open(path, os.O_RDONLY)
+    lock = open_at_once(path)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(path, ignore_errors=True)

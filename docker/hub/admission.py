@@ -24,7 +24,7 @@ from typing import Any
 
 LIST = Path("/srv/hub/data/passwords.json")
 # A name is part of names of folders, volumes and containers, and nbgrader puts "+" behind it.
-NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
+NAME = re.compile(r"[a-z0-9]+([_-][a-z0-9]+)*")
 LONGEST = 32
 _SIGNS = "abcdefghjkmnpqrstuvwxyz23456789"  # none that looks like another one
 
@@ -51,8 +51,8 @@ def admit(names: list[str], path: Path = LIST) -> dict[str, str]:
     """
     if wrong := [name for name in names if not NAME.fullmatch(name) or len(name) > LONGEST]:
         raise ValueError(
-            f"not a name: {', '.join(map(repr, wrong))}. A name begins with a letter, has at most {LONGEST} letters "
-            "a to z and digits, and between them single signs - or _"
+            f"not a name: {', '.join(map(repr, wrong))}. A name has at most {LONGEST} letters a to z and digits, and "
+            "between them single signs - or _"
         )
     passwords = {name: "-".join("".join(secrets.choice(_SIGNS) for _ in range(4)) for _ in range(4)) for name in names}
     salts = {name: secrets.token_hex(16) for name in names}

@@ -5,6 +5,7 @@
       CLASS/inbound/ada/   ada's box  /exchange/CLASS/inbound, of ada only
       CLASS/feedback/                 /exchange/CLASS/feedback, to read names that one knows
 
+    network CLASS.ada                           ada's container and the hub, nobody else: see networks.py
     volumes CLASS.ada.home, CLASS.ada.work      ada's home and ada's copies of the course
     volume CLASS-classroom                      submissions and gradebook: in instructors' containers only
 
@@ -22,6 +23,7 @@ from docker import APIClient
 
 sys.path.insert(0, str(Path(__file__).parent))
 import admission  # noqa: E402
+import networks  # noqa: E402
 
 CLASS, IMAGES = os.environ["CLASS"], os.environ["IMAGES"]
 INSTRUCTORS = os.environ["INSTRUCTORS"].replace(",", " ").split()
@@ -46,7 +48,13 @@ def prepare(spawner):
     name = spawner.user.name
     if name not in admission.read_list():  # but still signed in, from before
         raise HTTPError(403, f"{name} is not on the list any more")
+    spawner.network_name = networks.join(client, CLASS, name, HUB)
     (prepare_teacher if name in INSTRUCTORS else prepare_student)(spawner, name)
+
+
+def clear_up(spawner):
+    """Called when a container has ended."""
+    networks.leave(client, CLASS, spawner.user.name, HUB)
 
 
 def prepare_student(spawner, name):
@@ -81,12 +89,14 @@ def prepare_teacher(spawner, name):
 
 def on_this_machine(path):
     """Where Docker keeps the volume that the hub's own container has at `path`."""
-    mounts = client.inspect_container(os.environ["HOSTNAME"])["Mounts"]
+    mounts = client.inspect_container(HUB)["Mounts"]
     return next(mount["Source"] for mount in mounts if mount["Destination"] == str(path))
 
 
 client = APIClient()
+HUB = client.inspect_container(os.environ["HOSTNAME"])["Id"]
 make_exchange()
+networks.rejoin(client, CLASS, HUB)
 
 c.JupyterHub.authenticator_class = admission.authenticator()
 c.Authenticator.allow_all = True  # who is not on the list does not get so far
@@ -116,11 +126,11 @@ LAB += [
 
 c.JupyterHub.spawner_class = "docker"
 c.Spawner.pre_spawn_hook = prepare
+c.Spawner.post_stop_hook = clear_up
 c.Spawner.cmd = LAB
 # What instructors say of due dates, students see there.
 c.Spawner.environment = {"CLASS": CLASS, "DISTLIB_DUE_DATES": f"/exchange/{CLASS}/outbound/.due_dates.json"}
 c.Spawner.start_timeout = c.Spawner.http_timeout = 300
-c.DockerSpawner.network_name = CLASS
 c.DockerSpawner.prefix = CLASS
 c.DockerSpawner.name_template = "{prefix}.{raw_username}"
 c.DockerSpawner.extra_host_config = LIMITS

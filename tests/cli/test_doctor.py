@@ -141,6 +141,15 @@ def test_a_sandbox_that_works_is_named() -> None:
     assert finding == Finding("ok", "a class can be graded in docker")
 
 
+@pytest.mark.parametrize(("mode", "level"), [(0o700, "ok"), (0o2770, "ok"), (0o755, "problem"), (0o701, "problem")])
+def test_a_classroom_that_all_can_enter_is_a_problem(tmp_path: Path, mode: int, level: str) -> None:
+    assert checks.check_classroom(folder=tmp_path).level == "ok"
+    (tmp_path / "classroom").mkdir()
+    (tmp_path / "classroom").chmod(mode)
+    finding = checks.check_classroom(folder=tmp_path)
+    assert finding.level == level and (level == "ok" or f"chmod 700 {tmp_path}/classroom" in finding.remedy)
+
+
 def test_shared_memory_missing(tmp_path: Path) -> None:
     finding = checks.check_shared_memory(folder=tmp_path / "shm", system="Linux")
     assert is_problem(finding, "missing", "--shm-size")

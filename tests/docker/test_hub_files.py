@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import ipaddress
+import itertools
 import json
 import re
 import runpy
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -71,6 +74,89 @@ def test_the_command(
     assert run(["--remove", "ada"]) == 0 and run(["--list"]) == 0
     assert capsys.readouterr().out == "bob\n"
     assert run(["Ada Lovelace"]) == 1 and "not a name: 'Ada Lovelace'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["20260012", "4ever", "a", "ada-2_b"])
+def test_numbers_of_students_are_names(admission: SimpleNamespace, name: str) -> None:
+    assert admission.is_right(name, admission.admit([name])[name])
+
+
+# ── networks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class FakeDocker:
+    """Docker's networks, as its client tells of them."""
+
+    def __init__(self, *taken: str) -> None:
+        self.made: dict[str, dict[str, Any]] = {}
+        for subnet in taken:
+            self.create_network(subnet, ipam={"Config": [{"Subnet": subnet}]}, labels={})
+
+    def networks(self, names: list[str] | None = None, filters: dict[str, str] | None = None) -> list[dict[str, Any]]:
+        label = (filters or {}).get("label")
+        return [
+            network
+            for network in self.made.values()
+            if (names is None or re.fullmatch(names[0], network["Name"]))
+            and (label is None or label in network["Labels"])
+        ]
+
+    def create_network(self, name: str, ipam: dict[str, Any], labels: dict[str, str], **_: object) -> None:
+        self.made[name] = {"Name": name, "Id": name, "IPAM": ipam, "Labels": labels, "Containers": {}}
+
+    def inspect_network(self, name: str) -> dict[str, Any]:
+        return self.made[name]
+
+    def connect_container_to_network(self, container: str, name: str, aliases: list[str]) -> None:
+        assert aliases == ["hub"] and container not in self.made[name]["Containers"]
+        self.made[name]["Containers"][container] = {}
+
+    def disconnect_container_from_network(self, container: str, name: str, force: bool) -> None:
+        del self.made[name]["Containers"][container]
+
+    def remove_network(self, name: str) -> None:
+        assert not self.made[name]["Containers"]
+        del self.made[name]
+
+
+@pytest.fixture
+def networks(root: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """docker/hub/networks.py, and in place of docker's package what it needs of it."""
+    types = ModuleType("docker.types")
+    vars(types).update(
+        IPAMConfig=lambda pool_configs: {"Config": pool_configs}, IPAMPool=lambda subnet: {"Subnet": subnet}
+    )
+    errors = ModuleType("docker.errors")
+    vars(errors).update(APIError=OSError)
+    for module in (ModuleType("docker"), types, errors):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    return SimpleNamespace(**runpy.run_path(str(root / "docker" / "hub" / "networks.py")))
+
+
+def test_each_user_has_a_network_with_the_hub_alone(networks: SimpleNamespace) -> None:
+    docker = FakeDocker("172.17.0.0/16", "10.213.0.0/27")
+    users = [f"s{number}" for number in range(100)]
+    names = [networks.join(docker, "ml", user, "hub1") for user in (*users, "s0")]
+    assert names == [*(f"ml.{user}" for user in users), "ml.s0"]
+    subnets = [ipaddress.ip_network(docker.made[name]["IPAM"]["Config"][0]["Subnet"]) for name in docker.made]
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(subnets, 2))
+    assert all(docker.made[f"ml.{user}"]["Containers"] == {"hub1": {}} for user in users)
+    networks.leave(docker, "ml", "s1", "hub1")
+    networks.leave(docker, "ml", "nobody", "hub1")
+    assert "ml.s1" not in docker.made and len(docker.made) == 2 + 99
+
+
+def test_a_hub_that_was_made_anew_comes_into_all_networks_of_its_class(networks: SimpleNamespace) -> None:
+    docker = FakeDocker()
+    for group, user in (("ml", "ada"), ("ml", "bob"), ("other", "eve")):
+        networks.join(docker, group, user, "hub1")
+    networks.rejoin(docker, "ml", "hub2")
+    assert [list(network["Containers"]) for network in docker.made.values()] == [["hub1", "hub2"]] * 2 + [["hub1"]]
+
+
+def test_the_hub_has_no_network_for_all(root: Path) -> None:
+    config = (root / "docker" / "hub" / "jupyterhub_config.py").read_text()
+    assert "spawner.network_name = networks.join(" in config and "DockerSpawner.network_name" not in config
 
 
 # ── Compose ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -17,8 +17,9 @@ from distlib.classroom.class_folder import Classroom, open_classroom
 from distlib.classroom.grader.class_run import ClassRun, grade_class
 from distlib.classroom.grader.course import open_course
 from distlib.judge.remote.judge import Judges
-from distlib.judge.sandbox import Limits, choose_sandbox
+from distlib.judge.sandbox import Limits
 from distlib.judge.sandbox.limits import CUT
+from tests.tools.any_sandbox import any_sandbox
 from tests.tools.hostile_submissions import Work
 from tests.tools.judged_seed import judged_seed
 from tests.tools.nbgrader_process import QuickClassroom
@@ -205,7 +206,7 @@ def hand_in(classroom: Classroom, habit: Habit) -> None:
 def graded(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graded]:
     """Both classes after their grading."""
     classes = {}
-    with Judges(choose_sandbox(), LIMITS) as open_judge:
+    with Judges(any_sandbox(), LIMITS) as open_judge:
         for assignment, habits in HABITS.items():
             folder = tmp_path_factory.mktemp("course")
             course = short_course(root, folder, assignment, KEPT[assignment], FEWER[assignment])

@@ -20,12 +20,14 @@ import psutil
 import pytest
 
 import distlib
-from distlib.judge.sandbox import KINDS, Limits, choose_sandbox, contents, fork_rank, system_filter
+from distlib.frameworks.temporary import temporary_folder
+from distlib.judge.sandbox import KINDS, Limits, choose_sandbox, contents, fork_rank, kinds, system_filter
 from distlib.judge.sandbox.bubblewrap import Bubblewrap
 from distlib.judge.sandbox.docker import Docker
 from distlib.judge.sandbox.inside import __all__ as NAMES_INSIDE
 from distlib.judge.sandbox.unconfined import Unconfined
 from tests.tools.sandboxed_ranks import Rank, Ranks
+from tests.tools.second_user import as_second_user
 
 ROOT = Path(__file__).parents[2]
 MEBIBYTE = 2**20
@@ -735,9 +737,23 @@ def test_auto_takes_the_first_that_works(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(KINDS, "docker", Working)
     assert choose_sandbox().name == "docker"
     monkeypatch.setitem(KINDS, "docker", Broken)
-    sandbox = choose_sandbox("auto")
-    assert sandbox.name == "none"
+    with pytest.raises(RuntimeError, match="bubblewrap: does not work; docker: does not work.*Only if you have read"):
+        choose_sandbox("auto")
+    sandbox = choose_sandbox("none")
     assert "your rights" in sandbox.warning and "bubblewrap" in sandbox.warning
+
+
+def test_a_trial_that_takes_too_long_is_no_reason_to_go_on_without(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "bwrap"
+    program.write_text("#!/bin/sh\nexec sleep 1000\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(kinds, "_TRIAL_SECONDS", 0.01)
+    monkeypatch.setitem(KINDS, "bubblewrap", lambda: Bubblewrap(str(program)))  # type: ignore[arg-type]
+    monkeypatch.setitem(KINDS, "docker", lambda: Docker("no-such-program"))  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="no answer within 0 s: try again.*Docker is not installed.*--sandbox none"):
+        choose_sandbox("auto")
 
 
 @needs_bubblewrap
@@ -794,6 +810,34 @@ def test_what_a_killed_grader_left_is_removed_by_the_next(tmp_path: Path, monkey
         Unconfined().start(["true"], [], LIMITS).kill()
         assert running.exists() and not left.parent.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["distlib-ranks-of-somebody"]
+
+
+@needs_root
+def test_what_another_user_has_put_into_tmp_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe as the lock, as the folder, as what TensorFlow's processes leave; a link to one's own folder."""
+    with tempfile.TemporaryDirectory() as name:
+        shared, own = Path(name), tmp_path / "own"
+        shared.chmod(0o1777)
+        own.mkdir()
+        (own / "lock").touch()
+
+        def litter() -> None:
+            for prefix in ("distlib-ranks-", "distlib-processes-"):
+                folder = shared / f"{prefix}a"
+                folder.mkdir(0o755)
+                os.mkfifo(folder / "lock", 0o666)
+                os.mkfifo(shared / f"{prefix}b", 0o666)
+                (shared / f"{prefix}c").symlink_to(own)
+
+        as_second_user(litter)
+        before = sorted(shared.rglob("*"))
+        for path in shared.iterdir():
+            os.utime(path, (0, 0), follow_symlinks=False)
+        monkeypatch.setattr(tempfile, "tempdir", str(shared))
+        Unconfined().start(["true"], [], LIMITS).kill()
+        with temporary_folder():
+            pass
+        assert sorted(shared.rglob("*")) == before and (own / "lock").exists()
 
 
 # ── docker ───────────────────────────────────────────────────────────────────────────────────────────────────────────

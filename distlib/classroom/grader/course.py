@@ -106,4 +106,14 @@ def open_course(folder: Path) -> Course:
         app = NbGrader()
         app.initialize(["--log-level=ERROR"], root=str(root))
     app.config.Application.log_level = "ERROR"
+    if app.coursedir.groupshared:
+        _open_to_group(root / Path(app.coursedir.submitted_directory).parent)
     return Course(root, app.config, app.coursedir)
+
+
+def _open_to_group(folder: Path) -> None:
+    """Let those who grade together, nbgrader's `groupshared`, into a folder that was made for one user alone."""
+    with contextlib.suppress(OSError):  # another one of the group has made it, and so has done this
+        mode = folder.stat().st_mode & 0o7777
+        if mode == 0o700:
+            folder.chmod(0o2770)

@@ -50,6 +50,7 @@ MODULES = (
     "judge/sandbox/system_filter.py",
     "judge/sandbox/unconfined.py",
     "network/cluster.py",
+    "own_folders.py",
     "partition.py",
     "trace.py",
     "training/__init__.py",

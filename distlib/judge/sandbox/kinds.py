@@ -114,7 +114,7 @@ def _failure_of(trial: Confined) -> str | None:
     try:
         status = trial.wait(_TRIAL_SECONDS)
     except subprocess.TimeoutExpired:
-        return f"no answer within {_TRIAL_SECONDS:.0f} s"
+        return f"no answer within {_TRIAL_SECONDS:.0f} s: try again when this machine is less busy"
     words = trial.last_words().splitlines()
     return None if status == 0 else (words or [f"ended with status {status}"])[-1]
 

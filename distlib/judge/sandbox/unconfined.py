@@ -23,6 +23,7 @@ from distlib.judge.sandbox import contents
 from distlib.judge.sandbox.isolation import VARIABLE, SandboxSettings
 from distlib.judge.sandbox.kinds import Confined, Sandbox
 from distlib.judge.sandbox.limits import Limits
+from distlib.own_folders import open_at_once, own_folders
 
 _PREFIX = "distlib-ranks-"
 
@@ -73,10 +74,10 @@ def _lock(folder: Path) -> TextIO:
 
 def _remove_abandoned(parent: Path) -> None:
     """Remove the folders of graders that were killed."""
-    for path in parent.glob(f"{_PREFIX}*/lock"):
-        with contextlib.suppress(OSError), path.open() as file:  # another user's can't be opened
+    for folder in own_folders(parent, _PREFIX):
+        with contextlib.suppress(OSError), open(open_at_once(folder / "lock")) as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(path.parent, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _lay_out_library(folder: Path) -> Path:
