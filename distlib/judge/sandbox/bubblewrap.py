@@ -17,14 +17,17 @@ import contextlib
 import json
 import os
 import secrets
+import select
 import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
-from distlib.judge.sandbox import contents, system_filter
+from distlib.judge.sandbox import contents, kinds, system_filter
 from distlib.judge.sandbox.isolation import USERS_PER_SANDBOX, VARIABLE, SandboxSettings
 from distlib.judge.sandbox.kinds import Confined, Sandbox, send_kill
 from distlib.judge.sandbox.limits import Limits
@@ -63,7 +66,7 @@ class Bubblewrap(Sandbox):
                 )
             finally:
                 os.close(writing)
-            return Confined(process, errors, _Killer(process, told.read()).kill)
+            return Confined(process, errors, _Killer(process, _read_to_end(told, process)).kill)
 
     def problem(self) -> str | None:
         if shutil.which(self._program) is None:
@@ -71,6 +74,21 @@ class Bubblewrap(Sandbox):
         if not system_filter.is_supported():
             return "the sandbox knows only Linux on x86_64 and aarch64"
         return super().problem()
+
+
+def _read_to_end(told: BinaryIO, process: subprocess.Popen[bytes]) -> bytes:
+    """What bubblewrap says of a sandbox. Raises OSError, and ends it, where that takes too long."""
+    os.set_blocking(told.fileno(), False)
+    give_up, words = time.monotonic() + kinds.TRIAL_SECONDS, b""
+    while (left := give_up - time.monotonic()) > 0:
+        if select.select([told], [], [], left)[0]:
+            new = os.read(told.fileno(), 4096)
+            if not new:
+                return words
+            words += new
+    send_kill(process)
+    process.wait()
+    raise OSError(kinds.too_slow())
 
 
 class _Killer:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from distlib.judge.sandbox.limits import Limits
 
-_TRIAL_SECONDS = 100.0
+TRIAL_SECONDS = 100.0
 _TRIAL = """
 import os
 from distlib.judge.sandbox import fork_rank
@@ -112,11 +112,16 @@ class Sandbox(ABC):
 
 def _failure_of(trial: Confined) -> str | None:
     try:
-        status = trial.wait(_TRIAL_SECONDS)
+        status = trial.wait(TRIAL_SECONDS)
     except subprocess.TimeoutExpired:
-        return f"no answer within {_TRIAL_SECONDS:.0f} s: try again when this machine is less busy"
+        return too_slow()
     words = trial.last_words().splitlines()
     return None if status == 0 else (words or [f"ended with status {status}"])[-1]
+
+
+def too_slow() -> str:
+    """What to say of a sandbox that does not start in time."""
+    return f"no answer within {TRIAL_SECONDS:g} s: try again when this machine is less busy"
 
 
 def send_kill(process: subprocess.Popen[bytes]) -> None:
