@@ -24,8 +24,17 @@ if "ipykernel" in sys.modules:  # in a notebook, the ranks' fork server loads to
 
 
 def __getattr__(name: str) -> object:
-    """A name of `distlib.names`. They take torch along, which commands such as `distlib lab` need not wait for."""
-    import distlib.names as names
+    """A name of `distlib.names`. They take torch along, which commands such as `distlib lab` need not wait for.
+
+    Raises:
+        ImportError: they can't be imported; it says so where a file next to the script has the name of a library.
+    """
+    try:
+        import distlib.names as names
+    except Exception as error:
+        from distlib.shadowing import error_of_import
+
+        raise error_of_import(error) from error
 
     if name != "__all__" and name not in names.__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=names)

@@ -72,7 +72,7 @@ _KINDS: list[tuple[Callable[[torch.Tensor], bool], tuple[str, str]]] = [
     (lambda tensor: _is_freed(tensor), _FREED),
 ]
 if hasattr(torch.Tensor, "has_names"):  # until torch 2.12
-    _KINDS.append((lambda tensor: tensor.has_names(), _NAMED))
+    _KINDS.append((lambda tensor: bool(getattr(tensor, "has_names")()), _NAMED))  # noqa: B009
 
 
 def check_sendable(who: str, value: object, argument: str = "", *, written: bool = False) -> None:

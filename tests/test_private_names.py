@@ -179,14 +179,16 @@ def test_torch_has_the_private_names() -> None:
     """Each line of the module that takes a name, by itself, so that all that are gone are named at once."""
     text = (PACKAGE / TORCH).read_text(encoding="utf-8")
     names = re.findall(r"^\w+ = torch\.([\w.]+)$", text, re.MULTILINE)
-    assert len(names) == 12
+    assert len(names) == 14
     assert [name for name in names if not _is_there(name)] == []
     options = torch.distributed.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
     assert [name for name in ("_devices", "_threads", "_timeout") if not hasattr(options, name)] == []
     assert hasattr(torch.ones(1), "_backward_hooks") and hasattr(torch.ones(1), "_version")
     assert hasattr(torch.nn.Module, "_apply")
-    for name in importlib.import_module("distlib.worlds.private_torch").IMPORTED_LATE:
+    private = importlib.import_module("distlib.worlds.private_torch")
+    for name in private.IMPORTED_LATE:
         assert importlib.util.find_spec(name)
+    assert callable(importlib.import_module(private.RULES_OF_COMPILER).add)
 
 
 def _is_there(name: str) -> bool:

@@ -51,6 +51,7 @@ FLOORS = {
     "printable": 0,
     "python_text": 0,
     "process_limits": 0,
+    "shadowing": 0,
     "tensor_kinds": 0,
     "trace": 0,
     "whole_file": 0,

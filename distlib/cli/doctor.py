@@ -14,6 +14,7 @@ from distlib.cli.doctor_checks import Finding
 CHECKS: dict[str, Callable[[], Finding]] = {
     "Python": checks.check_python,
     "distlib": checks.check_other_distlib,
+    "names": checks.check_names,
     "packages": frameworks.check_packages,
     "torch": checks.check_torch,
     "ranks": checks.check_ranks,
@@ -42,6 +43,7 @@ NOT_OUR_OWN = " This Python is not the one that `make env` makes, in .venv; perh
 FOR_A_NOTEBOOK = (
     "Python",
     "distlib",
+    "names",
     "torch",
     "ranks",
     "transport",

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from distlib.cli.course_folder import find_course
+from distlib.shadowing import said_of_shadows, shadowing_files
 
 OLDEST_PYTHON = (3, 11)
 MEBIBYTE = 2**20
@@ -49,6 +50,17 @@ class Finding:
     level: Literal["ok", "note", "problem"]
     message: str
     remedy: str = ""
+
+
+def check_names(*, folder: Path | None = None) -> Finding:
+    """No file next to a notebook has the name of a library."""
+    here = folder or Path.cwd()
+    course = find_course(here)
+    places = {here, *({path.parent for path in course.glob("[!.]*/**/*.ipynb")} if course is not None else ())}
+    shadows = shadowing_files([str(place) for place in sorted(places)])
+    if shadows:
+        return Finding("problem", f"a library's: {', '.join(shadows)}", said_of_shadows(shadows))
+    return Finding("ok", "no file here has a library's")
 
 
 def check_python(*, version: Sequence[int] = tuple(sys.version_info[:3])) -> Finding:

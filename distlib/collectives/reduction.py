@@ -47,7 +47,7 @@ def _can_combine(op: ReduceOp, dtype: torch.dtype, device: torch.device) -> bool
     """Whether torch computes `op` with numbers of `dtype`, seen by trying."""
     try:
         with torch.no_grad():
-            combine(*(torch.empty(1, dtype=dtype, device=device) for _ in range(2)), op)
+            combine(torch.empty(1, dtype=dtype, device=device), torch.empty(1, dtype=dtype, device=device), op)
     except RuntimeError as error:
         return not isinstance(error, NotImplementedError)
     return True

@@ -28,6 +28,7 @@ from distlib.launch.link import RankConnection
 from distlib.launch.notice import SIGNALS, give_notice, of_this_process
 from distlib.launch.rendezvous import HeadWord, Rendezvous
 from distlib.worlds.diagnosis import Failure
+from distlib.worlds.not_compiled import leave_to_python
 from distlib.worlds.real.cards import identity_of, take_card
 from distlib.worlds.real.endpoint import Endpoint
 from distlib.worlds.real.notebook_state import News
@@ -73,6 +74,7 @@ def _serve(
     placement: Placement, link: RankConnection, rendezvous: Rendezvous, welcome: Welcome, card: int | None
 ) -> int:
     torch.set_num_threads(max(1, _cores() // placement.local_size))
+    leave_to_python()
     if welcome.backend == "nccl":
         link.listen()  # pairs of ranks meet without a limit of time: who is left alone has to hear that it is over
     endpoint = _make_endpoint(placement, link, rendezvous, welcome, card)

@@ -8,6 +8,7 @@ message_check  what can be wrong with the arguments of a call
 tensor_bytes   a tensor as bytes
 pickling       a function and its arguments as bytes
 forkserver     a process that has imported what takes long, and is forked when another one is needed
+not_compiled   torch.compile leaves the library to Python
 native_stack   where a process is that does not react, or was when it crashed
 rank_call      what comes of the call of a rank's function
 with_cache     how functions with a cache travel

@@ -33,7 +33,7 @@ def write_stack_at_crash(file: IO[str]) -> None:
             faulthandler.dump_traceback(file, all_threads=False)
         end(status)
 
-    os._exit = end_with_stack  # type: ignore[assignment]
+    os._exit = end_with_stack
 
 
 def wait_for_stacks(files: Sequence[int], patience: float) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import functools
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,10 @@ default_store = torch.distributed.distributed_c10d._get_default_store
 # torch's documentation describes it, under this name.
 DispatchBase = torch.utils._python_dispatch.TorchDispatchMode
 
+# What torch.compile has this thread do with each frame of Python that it begins; None outside of compiled functions.
+compiler_of_frames = torch._C._dynamo.eval_frame.get_eval_frame_callback
+set_compiler_of_frames = torch._C._dynamo.eval_frame.set_eval_frame
+
 # What torch.set_printoptions has set.
 PRINT_OPTIONS = torch._tensor_str.PRINT_OPTS
 
@@ -62,6 +67,15 @@ def nccl_group(store: Any, rank: int, world_size: int, timeout: datetime.timedel
     options = _c10d.ProcessGroupNCCL.Options()
     options._timeout = timeout
     return _c10d.ProcessGroupNCCL(store, rank, world_size, options)
+
+
+# The module in which torch.compile has its list of files that are not compiled.
+RULES_OF_COMPILER = "torch._dynamo.trace_rules"
+
+
+def leave_to_python(module: str) -> None:
+    """Add a module, or a package with all that is in it, to that list. The compiler has been imported."""
+    sys.modules[RULES_OF_COMPILER].add(module)
 
 
 def has_hooks(tensor: torch.Tensor) -> bool:

@@ -31,6 +31,7 @@ from distlib.worlds import call_site, notebook_only, pickling
 from distlib.worlds.diagnosis import Failure
 from distlib.worlds.exception_text import stack_of, text_of, whole_text_of
 from distlib.worlds.native_stack import write_stack_at_crash, write_stack_on_signal
+from distlib.worlds.not_compiled import leave_to_python
 from distlib.worlds.rank_call import result_of
 from distlib.worlds.real import own_modules, shared_memory
 from distlib.worlds.real.cards import cards_here, take_card
@@ -63,6 +64,7 @@ def main(settings: RankSettings, fds: list[int]) -> None:
     notebook_only.live_without(settings.world_size)
     stack_file = open(stack_path(settings.directory, settings.rank), "w")
     write_stack_on_signal(stack_file)
+    leave_to_python()
     write_stack_at_crash(stack_file)
     threading.excepthook = _tell_unless_stopped
     commands = Connection(command_fd)

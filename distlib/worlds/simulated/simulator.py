@@ -59,6 +59,7 @@ from distlib.worlds.diagnosis import (
 )
 from distlib.worlds.exception_text import stack_of, whole_text_of
 from distlib.worlds.message_check import check_apart, check_message, check_split, ranks_of_color
+from distlib.worlds.not_compiled import leave_to_python
 from distlib.worlds.rank_call import result_of
 from distlib.worlds.real.endpoint import Stopped
 from distlib.worlds.simulated.background import SimulatedCall
@@ -140,6 +141,7 @@ class SimulatedWorld:
         """
         check_timeout(timeout)
         self.last_error = None
+        leave_to_python()
         run = _SimulatedRun(self, pickling.pack_call(fn, args, kwargs), fn)
         try:
             with _time_limit(timeout, run.time_up), _rare_collections():

@@ -3,8 +3,8 @@
     with torch.no_grad():          rank 0 waits in here …
         comm.barrier()             … while rank 1 runs, which has not asked for it
 
-Gradients, inference mode, the default device and other modes of `torch.overrides`, and autocast. The default dtype is
-not among them: torch has one for the whole process.
+Gradients, inference mode, the default device and other modes of `torch.overrides`, autocast, and whether it compiles
+what is called. The default dtype is not among them: torch has one for the whole process.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import torch
 
 from distlib.worlds import private_torch
 
-Modes = tuple[bool, bool, tuple[Any, ...], tuple[Any, ...]]
+Modes = tuple[bool, bool, tuple[Any, ...], tuple[Any, ...], Any]
 
 _are_gradients_on = torch.is_grad_enabled
 _is_inference = torch.is_inference_mode_enabled
 _count_modes = private_torch.count_function_modes
 _is_autocast_on = private_torch.is_autocast_on
+_compiler = private_torch.compiler_of_frames
 _KINDS = ("cpu", "cuda")
 
 
@@ -32,12 +33,15 @@ def current_modes() -> Modes:
         _is_inference(),
         _function_modes() if _count_modes() else (),
         _autocast() if _is_autocast_on() else (),
+        _compiler(),
     )
 
 
 def set_modes(modes: Modes) -> None:
     """Make them those of this thread, whoever has entered others and not left them yet."""
-    gradients, inference, functions, autocast = modes
+    gradients, inference, functions, autocast, compiler = modes
+    if compiler is not _compiler():
+        private_torch.set_compiler_of_frames(compiler)
     if _is_inference() != inference:
         _set_inference(inference)
     if autocast or _is_autocast_on():
