@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import resource
 import signal
 import sys
@@ -33,6 +34,8 @@ _NEW_MOUNTS, _NEW_NAMES, _NEW_IPC, _NEW_PROCESS_IDS, _NEW_NETWORK = (
     0x20000000,
     0x40000000,
 )
+_NEW_USERS = 0x10000000
+_COUNTS_BY_NAMESPACE = (5, 14)  # the first Linux that counts threads by user namespace, user_namespaces(7)
 _READ_ONLY, _NO_SET_USER_ID, _NO_DEVICES, _NO_PROGRAMS = 1, 2, 4, 8
 _BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
 _SET_PARENT_DEATH_SIGNAL = 1
@@ -137,11 +140,11 @@ def _isolate(settings: SandboxSettings, number: int, keep: Sequence[int]) -> Non
         os.setsid()  # a signal to its process group stays within it
         user = None if settings.first_user is None else settings.first_user + number
         _enter_namespaces(settings, user)
-        _limit(settings)
+        _limit(settings, counts_threads=user is not None or _enter_own_users())
         _give_up_rights(user)
     else:
         os.makedirs(home, exist_ok=True)
-        _limit(settings)
+        _limit(settings, counts_threads=False)
     _settle_in(home)
     if sys.platform == "linux":
         _call("prctl", _SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
@@ -183,7 +186,26 @@ def _enter_namespaces(settings: SandboxSettings, user: int | None) -> None:
         _call("mount", b"proc", b"/proc", b"proc", flags | _NO_PROGRAMS, None)
 
 
-def _limit(settings: SandboxSettings) -> None:
+def _enter_own_users() -> bool:
+    """Enter a user namespace whose only user is this process's own, and whose threads Linux counts by themselves.
+
+    Returns:
+        False where it doesn't: before Linux 5.14, or where the system allows no such namespace.
+    """
+    if tuple(int(part) for part in re.findall(r"[0-9]+", os.uname().release)[:2]) < _COUNTS_BY_NAMESPACE:
+        return False
+    user, group = os.geteuid(), os.getegid()
+    try:
+        _call("unshare", _NEW_USERS)
+    except OSError:
+        return False
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+    return True
+
+
+def _limit(settings: SandboxSettings, counts_threads: bool) -> None:
     limits = settings.limits
     _at_most(resource.RLIMIT_CORE, 0)
     _at_most(resource.RLIMIT_FSIZE, limits.file_bytes)
@@ -192,7 +214,7 @@ def _limit(settings: SandboxSettings) -> None:
         return
     _at_most(resource.RLIMIT_AS, _own_memory() + limits.memory_bytes)
     _at_most(resource.RLIMIT_MSGQUEUE, 0)
-    if settings.first_user is not None:  # the system counts the threads of a user, wherever they run
+    if counts_threads:  # the system counts the threads of a user, wherever they run in that user's namespace
         _at_most(resource.RLIMIT_NPROC, limits.threads)
 
 

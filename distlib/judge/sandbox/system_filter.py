@@ -9,8 +9,10 @@ Namespaces and limits do most of the work. The filter refuses what they leave op
     shared counters      what of a file is in memory, and how busy the machine is: the same
     more namespaces      inside a new one a process may mount what it likes
     other doors          of no use here, and often where the kernel's holes were
+    what is newer        a call that this list does not know, since Linux got it later
 
-A refused call fails with PermissionError; nothing is killed. The filter can't be taken off again.
+A refused call fails with PermissionError, a newer one as on a Linux without it. Nothing is killed. The filter
+can't be taken off again.
 """
 
 from __future__ import annotations
@@ -32,43 +34,61 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "fcntl": (72, 25),
     "flock": (73, 32),
     "fork": (57, None),
+    "fsconfig": (431, 431),
     "fsmount": (432, 432),
     "fsopen": (430, 430),
+    "fspick": (433, 433),
     "inotify_init": (253, None),
     "inotify_init1": (294, 26),
+    "io_setup": (206, 0),
     "io_uring_setup": (425, 425),
+    "kcmp": (312, 272),
     "keyctl": (250, 219),
+    "mbind": (237, 235),
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
+    "migrate_pages": (256, 238),
     "mincore": (27, 232),
+    "modify_ldt": (154, None),
     "mount": (165, 40),
     "mount_setattr": (442, 442),
     "move_mount": (429, 429),
+    "move_pages": (279, 239),
     "mq_open": (240, 180),
     "msgget": (68, 186),
     "open_tree": (428, 428),
     "perf_event_open": (298, 241),
+    "personality": (135, 92),
     "pidfd_getfd": (438, 438),
+    "pidfd_open": (434, 434),
     "pivot_root": (155, 41),
     "prctl": (157, 167),
     "preadv2": (327, 286),
+    "process_madvise": (440, 440),
+    "process_mrelease": (448, 448),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
     "ptrace": (101, 117),
     "readahead": (187, 213),
     "request_key": (249, 218),
     "semget": (64, 190),
+    "set_mempolicy": (238, 237),
+    "set_mempolicy_home_node": (450, 450),
     "setns": (308, 268),
     "shmget": (29, 194),
     "socket": (41, 198),
+    "socketpair": (53, 199),
     "sysinfo": (99, 179),
     "umount2": (166, 39),
     "unshare": (272, 97),
     "userfaultfd": (323, 282),
     "vfork": (58, None),
+    "vmsplice": (278, 75),
 }
 
-_WITH_CONDITIONS = ("clone", "clone3", "fcntl", "prctl")
+_WITH_CONDITIONS = ("clone", "clone3", "fcntl", "prctl", "socketpair")
+_FIRST_UNKNOWN = 453  # the same on all machines since Linux 5.1; 452 is fchmodat2, of Linux 6.6
+_LOCAL = 1  # AF_UNIX, the family of sockets that stay in the process
 _CLONE_THREAD = 0x00010000
 # fcntl: F_GETLK, F_SETLK, F_SETLKW, the same for open files, F_SETLEASE, F_NOTIFY
 _FILE_LOCKS = (5, 6, 7, 36, 37, 38, 1024, 1026)
@@ -120,12 +140,14 @@ def filter_program(machine: str) -> list[Instruction]:
     ]
     if machine == "x86_64":
         program += [(_AT_LEAST, 0, 1, _OTHER_ABI), _fail(errno.ENOSYS)]
+    program += [(_AT_LEAST, 0, 1, _FIRST_UNKNOWN), _fail(errno.ENOSYS)]
     for name, number in numbers.items():
         if number is not None and name not in _WITH_CONDITIONS:
             program += [(_EQUAL, 0, 1, number), _fail(errno.EPERM)]
     program += _when(numbers["clone"], _FIRST_ARGUMENT, [(_HAS_BITS, 1, 0, _CLONE_THREAD), _fail(errno.EPERM)])
     # The filter can't look into clone3's arguments. The C library then takes clone.
     program += _when(numbers["clone3"], _NUMBER, [_fail(errno.ENOSYS)])
+    program += _when(numbers["socketpair"], _FIRST_ARGUMENT, [(_EQUAL, 1, 0, _LOCAL), _fail(errno.EPERM)])
     for command in _FILE_LOCKS:
         program += _when(numbers["fcntl"], _SECOND_ARGUMENT, [(_EQUAL, 0, 1, command), _fail(errno.EPERM)])
     dying = [(_EQUAL, 0, 1, _SET_PARENT_DEATH_SIGNAL), _fail(errno.EPERM)]
