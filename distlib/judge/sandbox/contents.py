@@ -53,6 +53,7 @@ MODULES = (
     "network/cluster.py",
     "own_folders.py",
     "partition.py",
+    "tensor_kinds.py",
     "trace.py",
     "training/__init__.py",
     "training/datasets.py",
