@@ -21,6 +21,7 @@ BY_SUBJECT = (
     "test_answers.py",
     "test_answers_fast.py",
     "test_mutants.py",
+    "test_given_arguments.py",
     "test_patients.py",
     "test_tools_that_serve.py",
 )

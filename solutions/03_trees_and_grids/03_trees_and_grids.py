@@ -805,13 +805,13 @@ report = check_choose_algorithm(
     nbytes=(1 << 10, 1 << 18, 1 << 28),
     clusters=[
         Cluster(*shape, intra=bus, inter=link)
-        for shape in ((2, 8), (32, 8))
+        for shape in ((2, 8), (32, 8), (4, 16))
         for link in (distant, cable)
     ],
-    drawn=4,
+    drawn=20,
     seed=51,
 )
-assert len(report) == 72 + 24
+assert len(report) == 108 + 120
 assert report.answers[54:57] == ["halving_doubling", "hierarchical", "hierarchical"]
 ### END HIDDEN TESTS
 

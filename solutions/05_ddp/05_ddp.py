@@ -515,8 +515,9 @@ assert report[1].trace.messages_sent[1] == 12 < report[1].trace.messages_sent[0]
 print(report)
 
 # %% [markdown]
-# **Hidden test: 6 points.** 20 steps and 4 ranks, other sizes of buckets, frozen layers, parameters that have no
-# gradient in some steps on some ranks, layers that are used in another order, two layers with one weight, float32.
+# **Hidden test: 6 points.** 20 steps and 4 ranks, other batches, more and other buckets, frozen layers, parameters that
+# have no gradient in some steps on some ranks, layers that are used in another order, two layers with one weight, a
+# module with three inputs or three buffers, float32.
 
 # %% test="OverlappedDDP_hidden" points=6
 # The hidden tests of OverlappedDDP stand here when your work is graded.
@@ -531,8 +532,10 @@ report = check_overlapped_ddp(
     OverlappedDDP,
     world_sizes=(1, 2, 4),
     trainings=[
-        Training([3, 4, 4, 4, 2], bucket_bytes=160, first_bucket_bytes=40),
-        Training([3, 4, 4, 2], frozen=[1]),
+        Training(
+            [3, 4, 4, 4, 2], bucket_bytes=160, first_bucket_bytes=40, samples=5, buffers=3
+        ),
+        Training([3, 4, 4, 2], frozen=[1], samples=1, inputs=3),
         Training(
             [3, 4, 4, 2],
             steps=3,
@@ -547,10 +550,11 @@ report = check_overlapped_ddp(
             [3, 4, 2], steps=4, dtype=torch.float32, bucket_bytes=60, first_bucket_bytes=30
         ),
         Training([3, 4], frozen=[0], unused=[(0, 1)]),
+        Training([3, 4, 5, 4, 3, 2], bucket_bytes=150, first_bucket_bytes=10, unused=[(1, 0)]),
     ],
     seed=53,
 )
-assert len(report) == 18
+assert len(report) == 21
 assert all(hidden_share_of(report[number]) > 0.5 for number in (1, 2))
 
 report = check_overlapped_ddp(
@@ -691,16 +695,20 @@ assert len(report) == 24
 print(f"{report.function}: correct in all {len(report)} cases.")
 
 # %% [markdown]
-# **Hidden test: 3 points.** More ranks, data sets that are smaller than the number of ranks, and large ones.
+# **Hidden test: 3 points.** More ranks, data sets that are smaller than the number of ranks, large ones, later epochs.
 
 # %% test="DistributedSampler_hidden" points=3
 # The hidden tests of DistributedSampler stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 7 ranks, fewer samples than ranks, one sample, none, and larger data sets.
+### What this tests: up to 7 ranks, fewer samples than ranks, one sample, none, larger data sets, later epochs.
 from distlib.exercises.ddp.checks import check_sampler
 
 report = check_sampler(
-    DistributedSampler, world_sizes=(1, 2, 3, 4, 7), lengths=(29, 100, 3, 1, 0), seed=54
+    DistributedSampler,
+    world_sizes=(1, 2, 3, 4, 7),
+    lengths=(29, 100, 3, 1, 0),
+    epochs=(2, 7, 40),
+    seed=54,
 )
 assert len(report) == 100
 # the second case of 4 ranks and 100 samples is not shuffled

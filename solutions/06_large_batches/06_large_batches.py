@@ -188,30 +188,30 @@ assert sum(report[3].trace.bytes_sent) == 2 * 31 * 8  # one all-reduce of 31 flo
 print(report)
 
 # %% [markdown]
-# **Hidden test: 4 points.** Up to 6 ranks, ranks without any microbatch, and a parameter that is frozen.
+# **Hidden test: 4 points.** Up to 6 ranks, ranks without any microbatch, a parameter that is frozen, and other models.
 
 # %% test="accumulate_gradients_hidden" points=4
 # The hidden tests of accumulate_gradients stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks, microbatches of very different lengths, ranks without any, a frozen parameter.
+### What this tests: up to 6 ranks, microbatches of very different lengths, or none, frozen parameters, other models.
 from distlib.exercises.large_batches.checks import Pieces, check_accumulate_gradients
 
 report = check_accumulate_gradients(
     accumulate_gradients,
     batches=[
-        Pieces([[1, 5, 2]], loss="squared"),
-        Pieces([[7], [1, 1, 1]]),
-        Pieces([[2, 1], [2]], frozen=True),
-        Pieces([[3, 3, 3], [2], []], loss="squared"),
+        Pieces([[1, 5, 2]], loss="squared", sizes=(2, 5, 1)),
+        Pieces([[7], [1, 1, 1]], sizes=(5, 2, 6)),
+        Pieces([[2, 1], [2]], frozen=True, sizes=(1, 3, 2, 4)),
+        Pieces([[3, 3, 3], [2], []], loss="squared", sizes=(4, 6, 2)),
         Pieces([[], [4, 1], [2, 2, 2, 1]], frozen=True),
-        Pieces([[8, 8], [8, 8], [8, 8], [8, 2], [], [1]]),
+        Pieces([[8, 8], [8, 8], [8, 8], [8, 2], [], [1]], sizes=(6, 2, 3, 5)),
     ],
     seed=61,
 )
 assert len(report) == 6
-assert sum(report[1].trace.bytes_sent) == 2 * 31 * 8
+assert sum(report[1].trace.bytes_sent) == 2 * 30 * 8
 assert sum(report[4].trace.bytes_sent) == 4 * 27 * 8
-assert sum(report[5].trace.bytes_sent) == 10 * 31 * 8
+assert sum(report[5].trace.bytes_sent) == 10 * 43 * 8
 assert max(report[5].trace.messages_sent) <= 10
 ### END HIDDEN TESTS
 
@@ -406,7 +406,7 @@ report = check_local_sgd_round(
         Rounds([3]),
         Rounds([1, 1]),
         Rounds([2, 2, 2]),
-        Rounds([2, 2], rounds=2, buffers=True),
+        Rounds([2, 2], rounds=2, buffers=2),
     ],
 )
 assert len(report) == 5
@@ -416,31 +416,31 @@ assert sum(report[4].trace.bytes_sent) == 2 * 2 * 34 * 8
 print(report)
 
 # %% [markdown]
-# **Hidden test: 4 points.** Up to 5 ranks, more rounds, ranks that take different numbers of steps, and a parameter
-# that is frozen.
+# **Hidden test: 4 points.** Up to 5 ranks, more rounds, ranks that take different numbers of steps, a parameter that is
+# frozen, other models and other rates.
 
 # %% test="local_sgd_round_hidden" points=4
 # The hidden tests of local_sgd_round stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 5 ranks, more rounds, buffers, another loss, different numbers of steps, a frozen parameter.
+### What this tests: up to 5 ranks, more rounds, buffers, another loss, different numbers of steps, other models.
 from distlib.exercises.large_batches.checks import Rounds, check_local_sgd_round
 
 report = check_local_sgd_round(
     local_sgd_round,
     plans=[
-        Rounds([2], buffers=True, loss="squared"),
-        Rounds([4, 4], loss="squared", batch_size=1),
+        Rounds([2], buffers=2, loss="squared", sizes=(2, 5, 1)),
+        Rounds([4, 4], loss="squared", batch_size=1, sizes=(5, 2, 6), rate=0.1),
         Rounds([2, 2, 2], rounds=3),
-        Rounds([1, 3, 2], rounds=2, buffers=True),
-        Rounds([2, 1, 4, 1, 3], buffers=True, loss="squared"),
-        Rounds([2, 2, 2], rounds=2, buffers=True, frozen=True),
+        Rounds([1, 3, 2], rounds=2, buffers=4, sizes=(1, 3, 2, 4), rate=0.5),
+        Rounds([2, 1, 4, 1, 3], buffers=2, loss="squared", sizes=(6, 2, 3, 5), rate=0.15),
+        Rounds([2, 2, 2], rounds=2, buffers=5, frozen=True, sizes=(4, 6, 2)),
     ],
     seed=63,
 )
 assert len(report) == 6
-assert sum(report[1].trace.bytes_sent) == 2 * 31 * 8
+assert sum(report[1].trace.bytes_sent) == 2 * 30 * 8
 assert sum(report[2].trace.bytes_sent) == 3 * 4 * 31 * 8
-assert sum(report[4].trace.bytes_sent) == 8 * 34 * 8
+assert sum(report[4].trace.bytes_sent) == 8 * 49 * 8
 assert max(report[4].trace.messages_sent) <= 8
 ### END HIDDEN TESTS
 

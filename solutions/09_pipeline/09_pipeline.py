@@ -424,13 +424,13 @@ for seen in report:
 print(report)
 
 # %% [markdown]
-# **Hidden test: 6 points.** More ranks, microbatches of very different sizes, schedules in which ranks take the
-# microbatches in different orders, and drawn ones.
+# **Hidden test: 6 points.** More ranks, microbatches of very different sizes, other numbers of features, schedules in
+# which ranks take the microbatches in different orders, and drawn ones.
 
 # %% test="run_stage_hidden" points=6
 # The hidden tests of run_stage stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks, uneven microbatches, few of them, any order of actions, another loss, a second call.
+### What this tests: up to 6 ranks, uneven microbatches, other features, any order of actions, another loss, two calls.
 from distlib.exercises.pipeline.cases import Plan
 from distlib.exercises.pipeline.checks import check_run_stage
 from distlib.training import schedules
@@ -442,12 +442,12 @@ report = check_run_stage(
     run_stage,
     plans=[
         Plan("1F1B", schedules.one_forward_one_backward(2, 6), samples=[1, 5, 2, 3, 1, 4]),
-        Plan("ranks in different orders", crossed, samples=[3, 1, 2]),
-        Plan("naive", schedules.naive(3, 3)),
-        Plan("GPipe", schedules.gpipe(1, 4), samples=[1, 2, 3, 1]),
+        Plan("ranks in different orders", crossed, samples=[3, 1, 2], features=[6, 2, 7, 3]),
+        Plan("naive", schedules.naive(3, 3), features=[1, 4, 6, 1]),
+        Plan("GPipe", schedules.gpipe(1, 4), samples=[1, 2, 3, 1], features=[4, 6]),
         Plan("1F1B", schedules.one_forward_one_backward(4, 12)),
         Plan("1F1B", schedules.one_forward_one_backward(6, 3), samples=[2, 2, 1]),
-        Plan("GPipe", schedules.gpipe(3, 5), loss="absolute error"),
+        Plan("GPipe", schedules.gpipe(3, 5), loss="absolute error", features=[2, 6, 8]),
         Plan("1F1B", schedules.one_forward_one_backward(3, 4), samples=[2, 1, 3, 2], calls=2),
     ],
     drawn=[(2, 5), (3, 4), (4, 6)],

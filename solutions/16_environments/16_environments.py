@@ -357,6 +357,7 @@ report = check_rendezvous_environment(
         Step("n[098-101]", "12,1(x2),11", job=9_999),
         Step("r[1-2]n[1-2]", "3(x4)", job=67_043_327, cyclic=True),
         Step("z9,a1", "2,1", job=32_767, left_behind=True),
+        Step("m[1-8]", "2,1,3(x2),1,4,2(x2)", job=345_678),
         Step(
             "b[2-4]",
             "2(x2),1",
@@ -392,13 +393,13 @@ report = check_rendezvous_environment(
     ],
     seed=162,
 )
-assert len(report) == 14
+assert len(report) == 15
 first = [answer["returned"] for answer in report.answers[0]]
 assert [each["LOCAL_WORLD_SIZE"] for each in first[:25]] == ["12"] * 12 + ["1", "1"] + [
     "11"
 ] * 11
 assert {each["MASTER_ADDR"] for each in first} == {"n098"}
-for answers in report.answers[:5]:
+for answers in report.answers[:6]:
     ports = [int(answer["returned"]["MASTER_PORT"]) for answer in answers]
     assert ports[0] not in ports[-298:-1]
     assert all(1_024 <= port <= 32_767 for port in ports)

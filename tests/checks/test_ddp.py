@@ -218,7 +218,7 @@ def test_the_right_values_are_those_of_one_model_on_all_samples(tied: bool) -> N
     right = train_alone(_CaseWithoutGates("", train, inputs, training))
     model = Model(inputs[0]["state"], open_gate)
     batches = [rank["steps"][0][0] for rank in inputs]
-    outputs = model(torch.cat([batch["x"] for batch in batches]), True)
+    outputs = model(torch.cat([batch["inputs"][0] for batch in batches]), True)
     torch.nn.functional.mse_loss(outputs, torch.cat([batch["y"] for batch in batches])).backward()
     for parameter, average in zip(model.parameters(), right.steps[0].averages, strict=True):
         assert parameter.grad is not None and average is not None

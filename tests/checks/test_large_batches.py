@@ -14,7 +14,7 @@ from distlib.checks.rules.flat_all_reduce import EVERYBODY, TWICE, one_all_reduc
 from distlib.checks.seen import Seen
 from distlib.checks.task import Draw, first
 from distlib.exercises.large_batches.checks import MISTAKES, Rounds, check_local_sgd_round, play_rounds, weights
-from distlib.exercises.large_batches.plays import LOSSES, MOMENTUM, MomentumDescent, TwoLayers, local_rounds
+from distlib.exercises.large_batches.plays import LOSSES, MOMENTUM, GatedLayers, MomentumDescent, local_rounds
 from distlib.trace import CallSite, Message, Trace
 from distlib.training.large_batch import local_sgd_round
 from distlib.worlds.diagnosis import RankError
@@ -103,13 +103,13 @@ def numbers(case: Case, mistake: str) -> torch.Tensor:
     ("steps", "left_out"), [([3, 3, 3], "counters"), ([1, 2, 3], "average_in_each_step")], ids=["equal", "unequal"]
 )
 def test_mistaken_rounds_differ_from_the_right_one_and_from_each_other(steps: list[int], left_out: str) -> None:
-    case = a_case(Rounds(steps, rounds=2, buffers=True))
+    case = a_case(Rounds(steps, rounds=2, buffers=2))
     results = {mistake: numbers(case, mistake) for mistake in ("", *MISTAKES) if mistake != left_out}
     for (one, values), (other, others) in combinations(results.items(), 2):
         assert not torch.allclose(values, others, rtol=1e-6), f"{one} and {other} can't be told apart"
 
 
-@pytest.mark.parametrize("plan", [Rounds([2, 1, 3], 2, buffers=True), Rounds([2, 2], loss="squared", frozen=True)])
+@pytest.mark.parametrize("plan", [Rounds([2, 1, 3], 2, buffers=2), Rounds([2, 2], loss="squared", frozen=True)])
 def test_the_reference_is_the_librarys_round(plan: Rounds) -> None:
     case = a_case(plan)
 
@@ -128,7 +128,7 @@ def test_a_mistake_that_can_not_be_played_is_an_error() -> None:
 
 def test_descent_is_torchs_sgd_with_or_without_a_closure() -> None:
     inputs = a_case(Rounds([3], frozen=True)).inputs[0]
-    models = [TwoLayers(inputs["state"], open_gate) for _ in range(3)]
+    models = [GatedLayers(inputs["state"], open_gate) for _ in range(3)]
     optimizers = [MomentumDescent(model.parameters(), 0.25) for model in models[:2]]
     for optimizer in (*optimizers, torch.optim.SGD(models[2].parameters(), lr=0.25, momentum=MOMENTUM)):
         model = models[len(optimizers) if isinstance(optimizer, torch.optim.SGD) else optimizers.index(optimizer)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 
@@ -19,14 +21,19 @@ class RunningMean(torch.nn.Module):
     Args:
         start: of the mean, [features].
         count: of the forward passes so far, int64 []: a second buffer. None: there is none.
+        more: further buffers, of any shape; each forward pass adds the mean of its input to all their numbers.
     """
 
-    def __init__(self, start: torch.Tensor, count: torch.Tensor | None = None) -> None:
+    def __init__(
+        self, start: torch.Tensor, count: torch.Tensor | None = None, more: Sequence[torch.Tensor] = ()
+    ) -> None:
         super().__init__()
         self.mean: torch.Tensor
         self.count: torch.Tensor | None
         self.register_buffer("mean", start.clone())
         self.register_buffer("count", None if count is None else count.clone())
+        for number, buffer in enumerate(more):
+            self.register_buffer(f"more_{number}", buffer.clone())
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """`values` minus the buffer; shape [samples, features]."""
@@ -34,4 +41,7 @@ class RunningMean(torch.nn.Module):
         self.mean.copy_((self.mean + values.detach().mean(0)) / 2)
         if self.count is not None:
             self.count += 1
+        for name, buffer in self.named_buffers():
+            if name.startswith("more_"):
+                buffer += values.detach().mean()
         return shifted

@@ -18,7 +18,6 @@ from distlib.checks.formatting import count, listed
 from distlib.checks.rules.values import is_close
 from distlib.exercises.ddp.training_plays import Model, descend, evaluate, one_pass
 
-SAMPLES = 3  # of each rank, in each batch
 RATE = 0.5
 ALONE, SHARED, EVALUATION = "in no_sync", "", "in evaluation, after parallel.eval()"  # what a pass may be
 
@@ -37,6 +36,9 @@ class Training:
         order: the layers in the order in which they are used; by default that of their registration.
         tied: whether the last layer has the weight of the first one.
         dtype: of everything.
+        samples: of each rank, in each batch.
+        inputs: how many the module takes: one batch, whether it uses its last parameter, and more batches to add to it.
+        buffers: how many the module has.
     """
 
     widths: Sequence[int]
@@ -49,6 +51,9 @@ class Training:
     order: Sequence[int] = ()
     tied: bool = False
     dtype: torch.dtype = torch.float64
+    samples: int = 3
+    inputs: int = 2
+    buffers: int = 1
 
     @property
     def title(self) -> str:
@@ -82,14 +87,17 @@ def training_inputs(training: Training, rank: int, seed: int, seconds: float) ->
         "layers": layers,
         "extra": draw(widths[-1]) + 1,
         "mean": draw(widths[0]),
+        "more": [draw(number + 1) for number in range(training.buffers - 1)],
         "tied": training.tied,
+        "inputs": training.inputs,
         "frozen": list(training.frozen),
         "order": list(training.order or range(len(layers))),
     }
 
     def batch(step: int) -> dict[str, Any]:
         uses_extra = (step, rank) not in training.unused
-        return {"x": draw(SAMPLES, widths[0]), "y": draw(SAMPLES, widths[-1]), "uses_extra": uses_extra}
+        values, *more = [draw(training.samples, widths[0]) for _ in range(training.inputs - 1)]
+        return {"inputs": [values, uses_extra, *more], "y": draw(training.samples, widths[-1])}
 
     return {
         "state": state,
@@ -126,9 +134,9 @@ class Right:
     """What every rank must come to.
 
     Attributes:
-        constructed: parameters and buffer after construction, by name.
+        constructed: parameters and buffers after construction, by name.
         steps: one after the other.
-        seen: by rank, the buffer at the beginning of each forward pass.
+        seen: by rank, the buffers at the beginning of each forward pass.
     """
 
     constructed: dict[str, torch.Tensor]
@@ -148,7 +156,8 @@ def train_alone(case: Case) -> Right:
         for position, number in zip(range(training.passes), numbers, strict=False):
             if training.kinds[position] == SHARED:
                 for model in models[1:]:
-                    model.running.mean.copy_(models[0].running.mean)
+                    for mine, first in zip(model.buffers(), models[0].buffers(), strict=True):
+                        mine.copy_(first)
             for model, gate, mine in zip(models, gates, batches, strict=True):
                 one_pass(model, model, mine[step][position], number, gate)
             after_each_pass.append([_copies([p.grad for p in model.parameters()]) for model in models])
@@ -167,8 +176,9 @@ def train_alone(case: Case) -> Right:
 
 
 def tensors_of(model: Model) -> dict[str, torch.Tensor]:
-    """Copies of the parameters and the buffer, by what a remark calls them."""
-    named = [*model.named_parameters(), ("the buffer running.mean", model.running.mean)]
+    """Copies of the parameters and the buffers, by what a remark calls them."""
+    buffers = [(f"the buffer {name}", buffer) for name, buffer in model.named_buffers()]
+    named = [*model.named_parameters(), *buffers]
     return {name: tensor.detach().clone() for name, tensor in named}
 
 

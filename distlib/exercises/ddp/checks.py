@@ -23,9 +23,9 @@ from distlib.checks.rules.values import explain_average, holds, is_close, is_equ
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
+from distlib.exercises.ddp import sampling_plays
 from distlib.exercises.ddp.all_reduces import all_reduces, by_sender
 from distlib.exercises.ddp.overlapped_ddp import SUPPLIED_ERRORS
-from distlib.exercises.ddp.sampling_plays import epochs
 from distlib.training.buckets import assign_buckets
 
 say = Sentences(__file__)
@@ -216,7 +216,6 @@ def _what_is_off(found: Any, number: int) -> str:
 # By its properties: nobody knows how it shuffles.
 
 SHUFFLED_FROM = 8  # samples: with fewer, two random orders may be the same by chance
-EPOCHS = (0, 1, 2, 1, 3)
 SAMPLER_ERRORS = (
     ("non-iterator", say("no_iterator")),
     ("attribute 'epoch'", say("no_epoch")),
@@ -226,11 +225,12 @@ SAMPLER_ERRORS = (
 
 @dataclass(frozen=True)
 class Sampling:
-    """The facts of a case: samples in the data set, and what the sampler is made with."""
+    """The facts of a case: samples in the data set, what the sampler is made with, and the epochs in their order."""
 
     length: int
     drop_last: bool
     shuffle: bool
+    epochs: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -257,27 +257,38 @@ def check_sampler(
     lengths: Sequence[int],
     drop_last: Sequence[bool] = (False, True),
     shuffle: Sequence[bool] = (True, False),
+    epochs: tuple[int, int, int] = (1, 2, 3),
 ) -> Iterator[Case]:
     """The class `function(comm, dataset, shuffle=, seed=, drop_last=)` with set_epoch, len and iter.
 
     Every combination is a case. Of a data set only len is looked at. No message is sent.
+
+    Args:
+        epochs: that follow epoch 0. The first of them comes once more before the last.
     """
+    one, two, three = epochs
     for ranks, length, drops, shuffles in itertools.product(world_sizes, lengths, drop_last, shuffle):
-        facts, seeds = Sampling(length, drops, shuffles), draw.sample(range(1_000_000), 2)
+        facts = Sampling(length, drops, shuffles, (0, one, two, one, three))
+        seeds = draw.sample(range(1_000_000), 2)
         notes = ", drop_last=True" * drops + ", shuffle=False" * (not shuffles)
         inputs = {
             "length": length,
             "options": [{"shuffle": shuffles, "seed": seed, "drop_last": drops} for seed in seeds],
-            "epochs": list(EPOCHS),
+            "epochs": list(facts.epochs),
             "random_seed": draw.getrandbits(60),
         }
-        yield Case(f"on {count(ranks, 'rank')}, {count(length, 'sample')}{notes}", epochs, [inputs] * ranks, facts)
+        yield Case(
+            f"on {count(ranks, 'rank')}, {count(length, 'sample')}{notes}",
+            sampling_plays.epochs,
+            [inputs] * ranks,
+            facts,
+        )
 
 
 @check_sampler.judge
 def _(seen: Seen) -> Remarks:
     samplers = [
-        [Epoch([played["indices"][k][number] for played in seen.results]) for number in range(len(EPOCHS))]
+        [Epoch([played["indices"][k][number] for played in seen.results]) for number in range(len(seen.facts.epochs))]
         for k in (0, 1)
     ]
     for epoch in itertools.chain.from_iterable(samplers):
@@ -374,7 +385,7 @@ def _shuffled(seen: Seen, samplers: Sequence[Sequence[Epoch]]) -> Remarks:
         yield say.remark("in_order", *first.lines, cause=cause)
     if second.order != second_again.order:
         yield say.remark("other_order_again")
-    for one, two in itertools.combinations(dict(zip(EPOCHS, samplers[0], strict=True)).items(), 2):
+    for one, two in itertools.combinations(dict(zip(seen.facts.epochs, samplers[0], strict=True)).items(), 2):
         if one[1].order == two[1].order:
             yield say.remark("same_order", one=one[0], other=two[0])
     if seen.size > 1 and all(_same_parts(one, two) for those in samplers for one, two in itertools.pairwise(those)):

@@ -51,6 +51,7 @@ ERRORS: Signs = (
     ("'NoneType' object has no attribute 'wait'", say("no_handle")),
     ("forward returned NoneType", say("forward_returns")),
     ("missing 1 required positional argument: 'uses_extra'", say("hand_on_inputs")),
+    ("this module takes", say("hand_on_inputs")),
     ("forward() takes", say("take_inputs")),
     ("positional argument but", say("hook_takes")),
     ("positional arguments but", say("hook_takes")),
@@ -262,7 +263,8 @@ def _(seen: Seen) -> Remarks:
 
 def _shared_pass(seen: Seen, layout: BucketCase, passes: Sequence[Pass]) -> Remarks:
     """What all ranks together send in a pass outside of no_sync."""
-    yield _forward(passes, (seen.size - 1) * seen.given("state")[0]["mean"].nbytes)
+    state = seen.given("state")[0]
+    yield _forward(passes, (seen.size - 1) * sum(buffer.nbytes for buffer in (state["mean"], *state["more"])))
     yield from (computes_only(each, GATE_SECONDS, say("hook_waits")) for each in passes)
     yield all_reduces(
         [each.later for each in passes],

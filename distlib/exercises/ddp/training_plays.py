@@ -11,7 +11,7 @@ A step is some passes in no_sync, one outside of it, finish, the optimizer, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -37,19 +37,19 @@ def seconds_of(inputs: dict[str, Any], k: int) -> float:
 
 
 class Watched(RunningMean):
-    """A `RunningMean` whose buffer moves in training mode only, and which keeps what it was.
+    """A `RunningMean` whose buffers move in training mode only, and which keeps what they were.
 
     Attributes:
-        seen: the buffer at the beginning of each forward pass.
+        seen: the numbers of all buffers at the beginning of each forward pass.
     """
 
-    def __init__(self, start: torch.Tensor) -> None:
-        super().__init__(start)
+    def __init__(self, start: torch.Tensor, more: Sequence[torch.Tensor]) -> None:
+        super().__init__(start, more=more)
         self.seen: list[torch.Tensor] = []
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """`values` minus the buffer; shape [samples, features]."""
-        self.seen.append(self.mean.clone())
+        self.seen.append(torch.cat(list(self.buffers())))
         return super().forward(values) if self.training else values - self.mean
 
 
@@ -69,19 +69,19 @@ class Model(torch.nn.Module):
     """The model of the play.
 
     Args:
-        state: "layers": weight and bias of each; "extra"; "mean": the buffer: tensors. "frozen": layers that are not
-            trained; "order": the layers in the order in which values go through them; "tied": whether the last layer
-            has the weight of the first.
+        state: "layers": weight and bias of each; "extra"; "mean", "more": the buffers: tensors. "frozen": layers that
+            are not trained; "order": the layers in the order in which values go through them; "tied": whether the last
+            layer has the weight of the first; "inputs": how many it takes.
         gate: of the play.
     """
 
     def __init__(self, state: dict[str, Any], gate: PassGate) -> None:
         super().__init__()
-        self.running = Watched(state["mean"])
+        self.running = Watched(state["mean"], state["more"])
         self.layers = torch.nn.ModuleList(linear(weight, bias) for weight, bias in state["layers"])
         self.gates = [Gate(gate, number) for number in range(len(self.layers))]
         self.scale = Scale(state["extra"])
-        self.order = state["order"]
+        self.order, self._inputs = state["order"], state["inputs"]
         if state["tied"]:
             self.layers[-1].weight = self.layers[0].weight
         for number in state["frozen"]:
@@ -92,9 +92,11 @@ class Model(torch.nn.Module):
         for k, gate in enumerate(self.gates):
             gate.k = first_gate(number) + k
 
-    def forward(self, values: torch.Tensor, uses_extra: bool) -> torch.Tensor:
-        """Outputs; shape [samples, features]."""
-        values = self.running(values)
+    def forward(self, values: torch.Tensor, uses_extra: bool, *more: torch.Tensor) -> torch.Tensor:
+        """Outputs; shape [samples, features]. `more`: as many as state["inputs"] says, added to the values."""
+        if 2 + len(more) != self._inputs:
+            raise TypeError(f"this module takes {self._inputs} inputs, not {2 + len(more)}")
+        values = self.running(sum(more, values))
         for k in self.order:
             values = self.gates[k](torch.tanh(self.layers[k](values)))
         return self.scale(values) if uses_extra else values
@@ -105,17 +107,17 @@ def train(comm: Communicator, function: Callable[..., Any], inputs: dict[str, An
 
     Args:
         inputs: "state" of the model, "seconds" of a gate, "options" of the function, "rate" of learning; "steps": for
-            each the passes, "x", "y" and "uses_extra": the last is the evaluation, those before the last but one are in
-            no_sync.
+            each the passes, "inputs" of the model and "y": the last is the evaluation, those before the last but one
+            are in no_sync.
 
     Returns:
-        "constructed": parameters and buffer after construction; "gradients" and "parameters": after each step, by
-        parameter; "seen": the buffer at the beginning of each forward pass.
+        "constructed": parameters and buffers after construction; "gradients" and "parameters": after each step, by
+        parameter; "seen": the buffers at the beginning of each forward pass.
     """
     comm.barrier()
     model = Model(inputs["state"], gate)
     parallel = function(comm, model, **inputs["options"])
-    constructed = [tensor.detach().clone() for tensor in [*model.parameters(), model.running.mean]]
+    constructed = [tensor.detach().clone() for tensor in [*model.parameters(), *model.buffers()]]
     gate(first_gate(0) + END)
     told: dict[str, Any] = {"constructed": constructed, "gradients": [], "parameters": [], "seen": model.running.seen}
     number = 0
@@ -143,7 +145,7 @@ def one_pass(
     """Forward and backward for one batch."""
     model.number_gates(number)
     gate(first_gate(number) + BEGIN)
-    outputs = parallel(batch["x"], batch["uses_extra"])
+    outputs = parallel(*batch["inputs"])
     if not isinstance(outputs, torch.Tensor):
         raise TypeError(f"forward returned {type(outputs).__name__}, expected what the module returns")
     loss = torch.nn.functional.mse_loss(outputs, batch["y"])
@@ -157,7 +159,7 @@ def evaluate(parallel: torch.nn.Module, batch: dict[str, Any], number: int, gate
     parallel.eval()
     gate(first_gate(number) + BEGIN)
     with torch.no_grad():
-        parallel(batch["x"], batch["uses_extra"])
+        parallel(*batch["inputs"])
     gate(first_gate(number) + END)
     parallel.train()
 

@@ -33,7 +33,7 @@ NAMES = {  # of files that are no checkpoints, though some hold all of one
     "renamed": "step-{}-old.pt",
     "old": "old-step-{}.pt",
 }
-Values = Mapping[str, torch.Tensor]  # weight [2, 3], bias [2], velocity [3], float64
+Values = Mapping[str, torch.Tensor]  # weight [outputs, inputs], bias [outputs], velocity [inputs], float64
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,10 @@ def drawn_disks(draw: Draw, ranks: int) -> Disks:
 def disks_case(draw: Draw, disks: Disks) -> Case:
     """The case of some disks. Its facts are a `DiskCase`."""
     inputs, values, damaged = [], [], []
+    shape = draw.randint(1, 4), draw.randint(2, 5)
     for rank, disk in enumerate(disks.ranks):
         states = disks.states(rank)
-        values.append({step: _values(draw) for step in (0, *(step for step, _ in states))})
+        values.append({step: _values(draw, shape) for step in (0, *(step for step, _ in states))})
         files = {
             NAMES.get(state, "step-{}.pt").format(step): _file(draw, step, state, values[-1][step])
             for step, state in states
@@ -111,12 +112,12 @@ def disks_case(draw: Draw, disks: Disks) -> Case:
     return Case(title, resumed, inputs, DiskCase(disks, values, damaged), seed=draw.getrandbits(60))
 
 
-def _values(draw: Draw) -> dict[str, torch.Tensor]:
-    return {name: draw.normal(shape) for name, shape in (("weight", (2, 3)), ("bias", (2,)), ("velocity", (3,)))}
+def _values(draw: Draw, shape: tuple[int, int]) -> dict[str, torch.Tensor]:
+    return {"weight": draw.normal(shape), "bias": draw.normal(shape[:1]), "velocity": draw.normal(shape[1:])}
 
 
 def _flipped(values: Values) -> dict[str, torch.Tensor]:
-    signs = torch.ones(2, 3).double()
+    signs = torch.ones_like(values["weight"])
     signs[0, 0] = -1
     return {**values, "weight": values["weight"] * signs}
 

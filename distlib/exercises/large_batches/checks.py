@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -21,31 +22,32 @@ from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
 from distlib.communicator import Communicator, ReduceOp
-from distlib.exercises.large_batches.plays import FORWARD, LOSSES, TwoLayers, accumulate, local_rounds
+from distlib.exercises.large_batches.plays import FORWARD, LOSSES, GatedLayers, accumulate, local_rounds
 from distlib.training.large_batch import all_reduce_together, warmup_learning_rate
 from distlib.worlds.diagnosis import RankError
 from distlib.worlds.simulated.simulator import SimulatedWorld
 
 say = Sentences(__file__)
-FEATURES, HIDDEN, CLASSES, RATE = 3, 4, 3, 0.25
+SIZES = (3, 4, 3)  # of a model, where the test cell names none: features, hidden ones, classes
 Tensors = Mapping[str, torch.Tensor]  # of a model, by name
 Parts = Mapping[tuple[int, int], Tensors]  # by rank and microbatch
 
 
-def _model(draw: Draw, *, frozen: bool, buffers: bool = False) -> dict[str, Any]:
-    layers = [(draw.normal(shape), draw.normal(shape[:1])) for shape in ((HIDDEN, FEATURES), (CLASSES, HIDDEN))]
-    mean, number = (draw.normal((FEATURES,)), torch.tensor(0)) if buffers else (None, None)
-    return {"layers": layers, "frozen": frozen, "mean": mean, "count": number}
+def _model(draw: Draw, sizes: Sequence[int], *, frozen: bool, buffers: int = 0) -> dict[str, Any]:
+    layers = [(draw.normal((after, before)), draw.normal((after,))) for before, after in pairwise(sizes)]
+    mean, number = (draw.normal(sizes[:1]), torch.tensor(0)) if buffers else (None, None)
+    more = [draw.normal((number + 1,)) for number in range(buffers - 2)]
+    return {"layers": layers, "frozen": frozen, "mean": mean, "count": number, "more": more}
 
 
 def _old_gradients(draw: Draw, state: dict[str, Any]) -> Tensors:
-    parameters = TwoLayers(state, open_gate).named_parameters()
+    parameters = GatedLayers(state, open_gate).named_parameters()
     return {name: draw.normal(parameter.shape) for name, parameter in parameters if parameter.requires_grad}
 
 
-def _batch(draw: Draw, length: int, loss: str) -> tuple[torch.Tensor, torch.Tensor]:
-    classes = torch.tensor([draw.randrange(CLASSES) for _ in range(length)])
-    return draw.normal((length, FEATURES)), draw.normal((length,)) if loss == "squared" else classes
+def _batch(draw: Draw, length: int, sizes: Sequence[int], loss: str) -> tuple[torch.Tensor, torch.Tensor]:
+    classes = torch.tensor([draw.randrange(sizes[-1]) for _ in range(length)])
+    return draw.normal((length, sizes[0])), draw.normal((length,)) if loss == "squared" else classes
 
 
 def _nbytes(tensors: Any) -> int:
@@ -108,11 +110,13 @@ class Pieces:
         lengths: by rank, the lengths of its microbatches.
         loss: "cross_entropy" or "squared".
         frozen: whether a parameter is not trained.
+        sizes: of the model: features, hidden ones, classes.
     """
 
     lengths: Sequence[Sequence[int]]
     loss: str = "cross_entropy"
     frozen: bool = False
+    sizes: Sequence[int] = SIZES
 
 
 @task(
@@ -128,7 +132,7 @@ class Pieces:
 def check_accumulate_gradients(draw: Draw, *, batches: Sequence[Pieces]) -> Iterator[Case]:
     """`function(comm, model, loss_function, microbatches, global_batch_size)`: the gradient of the whole batch."""
     for pieces in batches:
-        state, total = _model(draw, frozen=pieces.frozen), sum(map(sum, pieces.lengths))
+        state, total = _model(draw, pieces.sizes, frozen=pieces.frozen), sum(map(sum, pieces.lengths))
         lengths = " | ".join(", ".join(map(str, own)) or "no" for own in pieces.lengths)
         notes = f"microbatches of {lengths} samples{', one parameter frozen' * pieces.frozen}"
         inputs = [
@@ -137,7 +141,7 @@ def check_accumulate_gradients(draw: Draw, *, batches: Sequence[Pieces]) -> Iter
                 "loss": pieces.loss,
                 "total": total,
                 "old": _old_gradients(draw, state),
-                "microbatches": [_batch(draw, length, pieces.loss) for length in own],
+                "microbatches": [_batch(draw, length, pieces.sizes, pieces.loss) for length in own],
             }
             for own in pieces.lengths
         ]
@@ -150,7 +154,7 @@ def _(seen: Seen) -> Remarks:
     pieces, given, parts = seen.facts, seen.case.inputs[0], _gradients(seen)
     for rank, own in enumerate(pieces.lengths):
         yield from _passes(seen, rank, len(own), "microbatch", EACH_MICROBATCH)
-    parameters = dict(TwoLayers(given["state"], open_gate).named_parameters())
+    parameters = dict(GatedLayers(given["state"], open_gate).named_parameters())
     for rank in seen.ranks:
         for name in seen[rank]["gradients"]:
             now, before = seen[rank]["parameters"][name], parameters[name].detach()
@@ -179,7 +183,7 @@ def _gradients(seen: Seen) -> Parts:
     found: dict[tuple[int, int], Tensors] = {}
     for rank, given in enumerate(seen.case.inputs):
         for m, (inputs, targets) in enumerate(given["microbatches"]):
-            model = TwoLayers(given["state"], lambda k, values=None, rank=rank, m=m: seen.case.part.factor(rank, m))
+            model = GatedLayers(given["state"], lambda k, values=None, rank=rank, m=m: seen.case.part.factor(rank, m))
             LOSSES[given["loss"]](model(inputs), targets).sum().backward()
             found[rank, m] = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return found
@@ -352,7 +356,7 @@ def one_round(
 def _step(model: Any, optimizer: Any, mistake: str, is_last: bool) -> None:
     if mistake == "plain_steps":
         for parameter in filter(lambda parameter: parameter.requires_grad, model.parameters()):
-            parameter.data -= RATE * parameter.grad
+            parameter.data -= optimizer.param_groups[0]["lr"] * parameter.grad
     elif mistake != "no_step" and (is_last or mistake not in ("step_once", "last_step")):
         optimizer.step()
 
@@ -392,18 +396,22 @@ class Rounds:
     Attributes:
         steps: by rank, the local steps of a round.
         rounds: how many rounds.
-        buffers: whether the model has any.
+        buffers: how many the model has: none, or two and more, of which one is a counter.
         loss: "cross_entropy" or "squared".
         batch_size: of rank 0; every further rank has one sample more.
         frozen: whether a parameter is not trained.
+        sizes: of the model: features, hidden ones, classes.
+        rate: of the optimizer.
     """
 
     steps: Sequence[int]
     rounds: int = 1
-    buffers: bool = False
+    buffers: int = 0
     loss: str = "cross_entropy"
     batch_size: int = 3
     frozen: bool = False
+    sizes: Sequence[int] = SIZES
+    rate: float = 0.25
 
 
 def _errors(seen: Seen) -> Sequence[tuple[str, str]]:
@@ -430,18 +438,20 @@ def _errors(seen: Seen) -> Sequence[tuple[str, str]]:
 def check_local_sgd_round(draw: Draw, *, plans: Sequence[Rounds]) -> Iterator[Case]:
     """`function(comm, model, loss_function, batches, optimizer)`: local steps, then the average of all models."""
     for plan in plans:
-        state = _model(draw, frozen=plan.frozen, buffers=plan.buffers)
+        state = _model(draw, plan.sizes, frozen=plan.frozen, buffers=plan.buffers)
         steps = list(plan.steps) if len(set(plan.steps)) > 1 else [plan.steps[0]]
-        notes = f"{', '.join(map(str, steps))} local step{'' if steps == [1] else 's'}{', with buffers' * plan.buffers}"
+        notes = f"{', '.join(map(str, steps))} local step{'' if steps == [1] else 's'}"
+        notes += ", with buffers" * bool(plan.buffers)
         notes += ", one parameter frozen" * plan.frozen + f", {plan.rounds} rounds" * (plan.rounds > 1)
         inputs = [
             {
                 "state": state,
                 "loss": plan.loss,
-                "rate": RATE,
+                "rate": plan.rate,
                 "old": _old_gradients(draw, state),
                 "batches": [
-                    [_batch(draw, plan.batch_size + rank, plan.loss) for _ in range(number)] for _ in range(plan.rounds)
+                    [_batch(draw, plan.batch_size + rank, plan.sizes, plan.loss) for _ in range(number)]
+                    for _ in range(plan.rounds)
                 ],
             }
             for rank, number in enumerate(plan.steps)

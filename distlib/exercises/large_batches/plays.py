@@ -1,10 +1,10 @@
 """A model with a gate in it: gradients from many microbatches, and rounds of local SGD.
 
-    x ──► running ──► layer 0 ──► tanh ──► gate ──► layer 1 ──► (loss)
+    x ──► running ──► layer 0 ──► tanh ──► gate ──► layer 1 ──► (tanh ──► layer 2 …) ──► (loss)
 
-`running` has two buffers: floating-point numbers that move towards the mean of its input, and a count of its forward
-passes. Each forward pass passes a gate of its own, FORWARD + k; the gate in its backward pass is k: the number of the
-forward pass, or of the microbatch that went forward, where the model knows them.
+`running` has two buffers, or more: floating-point numbers that move with its input, and a count of its forward passes.
+Each forward pass passes a gate of its own, FORWARD + k; the gate in its backward pass is k: the number of the forward
+pass, or of the microbatch that went forward, where the model knows them.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def seconds_of(inputs: dict[str, Any], k: int) -> float:
     return SECONDS if k < FORWARD else 0.0
 
 
-class TwoLayers(torch.nn.Module):
+class GatedLayers(torch.nn.Module):
     """The model of both plays.
 
     Args:
-        state: "layers": weight and bias of each; "mean", "count": the buffers, None without them; "frozen": whether the
-            bias of layer 0 is not trained.
+        state: "layers": weight and bias of each, two or more; "mean", "count", "more": the buffers, None without them;
+            "frozen": whether the bias of layer 0 is not trained.
         gate: of the case.
         expected: inputs of microbatches, by their numbers: in whatever order they come, a microbatch has its own gate.
             What is none of them gets the first number that is left.
@@ -46,7 +46,7 @@ class TwoLayers(torch.nn.Module):
 
     def __init__(self, state: dict[str, Any], gate: PassGate, expected: Sequence[torch.Tensor] = ()) -> None:
         super().__init__()
-        self.running = None if state["mean"] is None else RunningMean(state["mean"], state["count"])
+        self.running = None if state["mean"] is None else RunningMean(state["mean"], state["count"], state["more"])
         self.layers = torch.nn.ModuleList(linear(weight, bias) for weight, bias in state["layers"])
         self.layers[0].bias.requires_grad_(not state["frozen"])
         self._gate, self.modes = gate, list[bool]()
@@ -61,7 +61,9 @@ class TwoLayers(torch.nn.Module):
         if self.running is not None:
             values = self.running(values)
         hidden: torch.Tensor = self._gates[0](torch.tanh(self.layers[0](values)))
-        outputs: torch.Tensor = self.layers[1](hidden)
+        for layer in self.layers[1:-1]:
+            hidden = torch.tanh(layer(hidden))
+        outputs: torch.Tensor = self.layers[-1](hidden)
         return outputs
 
     def _number(self, values: torch.Tensor) -> int:
@@ -120,7 +122,7 @@ def accumulate(
     Returns:
         "gradients", "parameters": afterwards, by name; "training": whether the model was in training mode, always.
     """
-    model = TwoLayers(inputs["state"], gate, [each for each, _ in inputs["microbatches"]])
+    model = GatedLayers(inputs["state"], gate, [each for each, _ in inputs["microbatches"]])
     leave_gradients(model, inputs["old"])
     function(comm, model, LOSSES[inputs["loss"]], inputs["microbatches"], inputs["total"])
     named = dict(model.named_parameters())
@@ -139,7 +141,7 @@ def local_rounds(
     Returns:
         "rounds": after each round, parameters and buffers by name; "training": as of `accumulate`.
     """
-    model = TwoLayers(inputs["state"], gate)
+    model = GatedLayers(inputs["state"], gate)
     leave_gradients(model, inputs["old"])
     optimizer = MomentumDescent(model.parameters(), inputs["rate"])
     rounds = []

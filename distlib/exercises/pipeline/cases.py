@@ -19,7 +19,7 @@ from distlib.exercises.pipeline.plays import LOSSES, one_stage
 from distlib.training.schedules import Action, Schedule, gpipe
 from distlib.training.schedules.execution import awaited_actions
 
-FEATURES = (3, 5, 4, 2)  # of what goes into stage 0, 1, …, and so on from the beginning
+FEATURES = (3, 5, 4, 2)  # where the test cell names none
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Plan:
         samples: of each microbatch; empty: 2 of each.
         loss: which function, one of `LOSSES`.
         calls: how often it is carried out, with the same arguments. What is judged is the last time.
+        features: of what goes into stage 0, 1, …, and so on from the beginning.
     """
 
     name: str
@@ -39,24 +40,29 @@ class Plan:
     samples: Sequence[int] = ()
     loss: str = "squared error"
     calls: int = 1
+    features: Sequence[int] = FEATURES
 
 
 def drawn_plan(draw: Draw, ranks: int, microbatches: int) -> Plan:
-    """Any schedule that can be executed: one action after another whose needs are met; 1 to 4 samples each."""
+    """Any schedule that can be executed: one action after another whose needs are met.
+
+    Microbatches have 1 to 4 samples, stages 1 to 7 features.
+    """
     rows: list[list[Action]] = [[] for _ in range(ranks)]
     waiting = awaited_actions(gpipe(ranks, microbatches))
     while waiting:
         action = draw.choice(sorted(each for each, needs in waiting.items() if not waiting.keys() & needs))
         rows[action.stage].append(action)
         del waiting[action]
-    return Plan("drawn", rows, [draw.randint(1, 4) for _ in range(microbatches)])
+    samples = [draw.randint(1, 4) for _ in range(microbatches)]
+    return Plan("drawn", rows, samples, features=[draw.randint(1, 7) for _ in range(ranks + 1)])
 
 
 def stage_case(draw: Draw, plan: Plan) -> Case:
     """The case of a plan. Its facts are the plan, with its samples."""
     ranks, last = len(plan.schedule), len(plan.schedule) - 1
     samples = list(plan.samples or [2] * (len(plan.schedule[0]) // 2))
-    features = [FEATURES[stage % len(FEATURES)] for stage in range(ranks + 1)]
+    features = [plan.features[stage % len(plan.features)] for stage in range(ranks + 1)]
     inputs: list[dict[str, Any]] = [
         {
             "weight": draw.normal((features[rank + 1], features[rank])) / 2,
