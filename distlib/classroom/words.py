@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from distlib.checks.formatting import count
 from distlib.classroom.rounding import rounded
 
-__all__ = ["aligned", "all_of", "count", "have", "joined", "points", "points_lost", "was"]
+__all__ = [
+    "aligned",
+    "all_of",
+    "count",
+    "have",
+    "joined",
+    "not_in_the_table",
+    "points",
+    "points_lost",
+    "was",
+    "with_name",
+]
 
 _MOST_NAMES = 10
 
@@ -44,6 +55,22 @@ def all_of(number: int, noun: str) -> str:
     if number == 1:
         return f"the {noun}"
     return f"both {count(2, noun).removeprefix('2 ')}" if number == 2 else f"all {count(number, noun)}"
+
+
+def with_name(student: str, names: Mapping[str, str]) -> str:
+    """A student with the full name, where that is known: "s1055 (Ana Souza)"."""
+    return f"{student} ({names[student]})" if names.get(student) else student
+
+
+def not_in_the_table(students: Sequence[str]) -> str:
+    """That some students with a folder or marks are not in students.csv, and what to do; "" for nobody."""
+    if not students:
+        return ""
+    are = "is" if len(students) == 1 else "are"
+    return (
+        f"Not in students.csv {are} {joined(students)}: a name that a student has in uploads? "
+        f"Then: distlib class same {students[0]} STUDENT"
+    )
 
 
 def joined(names: Sequence[str], most: int = _MOST_NAMES) -> str:

@@ -73,5 +73,8 @@ def _summary(outcomes: Sequence[UploadOutcome]) -> str:
     found = Counter(outcome.state for outcome in outcomes)
     states = (state for state in (COLLECTED, UNCHANGED, LEFT_OUT, PROBLEM) if found[state])
     summary = f"{count(len(outcomes), 'file')}: {', '.join(f'{found[state]} {state}' for state in states)}."
-    timeless = sum(outcome.has_no_time for outcome in outcomes)
-    return f"{summary} Of {timeless} no time of handing in is known." if timeless else summary
+    timeless, late = sum(each.has_no_time for each in outcomes), sum(each.is_late for each in outcomes)
+    summary += f" Of {timeless} no time of handing in is known." * bool(timeless)
+    return summary + f" Of {late} a platform says that it is late, and not how late: --times TABLE says when." * bool(
+        late
+    )

@@ -12,7 +12,7 @@ from distlib.classroom.exports.moodle_file import moodle_file
 from distlib.classroom.exports.score_table import ExportedFile, ScoreTable, read_scores
 from distlib.classroom.grader.course import Course, CourseError, course_above, open_course
 from distlib.classroom.register.class_register import classroom_of
-from distlib.classroom.words import count
+from distlib.classroom.words import count, not_in_the_table
 from distlib.cli.saying import say
 from distlib.printable import printable
 
@@ -62,4 +62,4 @@ def _summary(course: Course, path: Path, table: ScoreTable, made: ExportedFile) 
         waits = f"; {count(len(is_open), 'score')} not final: a mark by hand or a time is missing" if is_open else ""
         lines.append(f"  {name}{called}: {count(number, 'mark')}{waits}")
     lines += [f"left out: {printable(student)} {printable(why)}" for student, why in made.left_out.items()]
-    return lines
+    return [*lines, printable(not_in_the_table(table.strangers))] if table.strangers else lines

@@ -83,7 +83,8 @@ def test_the_pages_of_a_course(tmp_path: Path) -> None:
         "4 of 4 shift 01_one this is the average of 2 numbers. a, b, c and d"
     )
     assert rows_below(page, "Exercises") == [
-        "01_one 2026-01-02 00:00 UTC 5 5 4 / 8 zoe", "02_two – 1 1 8 / 8 b, c, d, e and zoe",
+        "01_one 2026-01-02 00:00 UTC 5 5 4 / 8 zoe (<b>Zoé</b>)",
+        "02_two – 1 1 8 / 8 b, c, d, e (=1+1) and zoe (<b>Zoé</b>)",
     ]  # fmt: skip
     rows = rows_below(page, "Students")
     assert rows[0] == "a Ada L team blue 3 8 11" and rows[-1] == "zoe <b>Zoé</b> – – 0 01_one and 02_two"

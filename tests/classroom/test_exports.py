@@ -166,6 +166,7 @@ def test_from_the_gradebook_to_a_file(
     words = ["export", "1", "--course", str(course.root)]
     assert main([*words, "--format", "canvas"]) == 0
     said = capsys.readouterr().out
+    assert "Not in students.csv are ada, eve and zoe:" in said and "distlib class same ada STUDENT" in said
     assert said.startswith("classroom/canvas.csv: 5 students, 1 exercise\n  01_tiny: 1 mark; 1 score not final")
     text = (course.root / "classroom" / "canvas.csv").read_text()
     known = {"ada": "ada", "bob": "bob", "eve": "eve", "9": "zoe", "yan": "yan"}

@@ -32,6 +32,7 @@ from distlib.classroom.grader.file_kind import kind_of
 from distlib.classroom.grader.gradebook import GradebookError, Mark, MarksBook
 from distlib.classroom.grader.marks import judged_again, notes
 from distlib.classroom.grader.mistakes import mistakes
+from distlib.classroom.grader.one_grader import one_grader
 from distlib.classroom.grader.refused import Refused, note_refused
 from distlib.classroom.grader.student_record import Record
 from distlib.cli import main
@@ -588,7 +589,7 @@ def test_a_full_disk_costs_nobody_elses_marks(course: TinyCourse, monkeypatch: p
 def test_two_graders_at_once(course: TinyCourse) -> None:
     course.hand_in("a", RIGHT)
     opened = open_course(course.root)
-    with class_run._alone(opened, NAME), pytest.raises(CourseError, match="another distlib grade is running"):
+    with one_grader(opened), pytest.raises(CourseError, match="another distlib grade is running"):
         run(course)
 
 

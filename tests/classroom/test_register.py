@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from nbgrader.api import Gradebook
 
+from distlib.classroom.grader.class_page import html_page
+from distlib.classroom.grader.class_report import text_table
 from distlib.classroom.grader.class_run import ClassRun, grade_class
 from distlib.classroom.grader.course import CourseError, open_course
 from distlib.classroom.grader.marks import notes
@@ -260,6 +262,44 @@ def test_a_team_hands_in_once(course: TinyCourse, tmp_path: Path, capsys: pytest
     again = run(course)
     assert scores(again, "bob") == [1, 2, 1, 2] and again.penalties == dict.fromkeys(["ada", "bob", "cy", "eve"], 0)
     assert run(course).unchanged == ["ada", "bob", "cy", "eve"]
+
+
+def test_a_member_of_a_team_is_not_among_those_whose_upload_was_not_collected(
+    course: TinyCourse, capsys: pytest.CaptureFixture[str]
+) -> None:
+    course.hand_in("ada", RIGHT)
+    (course.root / "classroom" / "students.csv").write_text("id,first_name,last_name\nada,Ada,Lovelace\nbob,Bob,Bo\n")
+    up = course.root / "up"
+    up.mkdir()
+    for name in ("bob.pdf", "zed.pdf"):
+        (up / name.replace(".pdf", ".ipynb")).write_bytes(b"%PDF-1.7")
+    assert main(["collect", NAME, str(up), "--course", str(course.root)]) == 1
+    told_of = capsys.readouterr().out
+    assert "bob  not collected  bob.ipynb" in told_of
+    assert [each.student for each in run(course).refused] == ["", "bob"]
+    told(course, capsys, "team", "blue", "ada", "bob")
+    assert [each.student for each in run(course).refused] == [""]
+
+
+def test_who_is_not_in_the_class_is_named_and_who_is_by_name(
+    course: TinyCourse, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for student in ("ada", "section-3-bob-bo", "stranger"):
+        course.hand_in(student, RIGHT)
+    run(course)
+    (course.root / "classroom" / "students.csv").write_text("id,first_name,last_name\nada,Ada,Lovelace\nbob,Bob,Bo\n")
+    course.hand_in("ada", {**RIGHT, **WRONG})
+    graded = run(course)
+    assert graded.strangers == ["section-3-bob-bo", "stranger"]
+    sentence = "Not in students.csv are section-3-bob-bo and stranger: a name that a student has in uploads? Then: "
+    sentence += "distlib class same section-3-bob-bo STUDENT"
+    assert sentence in notes(graded) and sentence in html_page(graded)
+    assert "ada (Ada Lovelace): double_hidden 2 → 0" in text_table(graded)
+    assert '<th scope="row">ada <span class="dim">Ada Lovelace</span></th>' in html_page(graded)
+    said = told(course, capsys, "report")
+    assert sentence in said and "has not handed in anything: bob (Bob Bo)" in said
+    page = (course.root / "classroom" / "report" / "index.html").read_text()
+    assert sentence in page and "bob (Bob Bo)" in page
 
 
 @pytest.mark.slow

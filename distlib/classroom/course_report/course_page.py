@@ -24,7 +24,7 @@ from distlib.classroom.grader.spreadsheet import spreadsheet
 from distlib.classroom.grader.tenths import tenths
 from distlib.classroom.pages import render
 from distlib.classroom.register.due_dates import in_words
-from distlib.classroom.words import count, joined, points
+from distlib.classroom.words import count, joined, not_in_the_table, points, with_name
 from distlib.whole_file import write_file
 
 _STUDENTS = "students"
@@ -91,6 +91,7 @@ def class_html(course: GradedCourse, ideas: Sequence[WrongIdea], rows: Sequence[
         "course.html",
         title="The course: the class",
         summary=size + middle,
+        strangers=not_in_the_table(course.strangers),
         problems=list(course.problems.items()),
         ideas=ideas,
         exercises=[_exercise_row(course, run) for run in course.exercises],
@@ -180,7 +181,7 @@ def _exercise_row(course: GradedCourse, run: ClassRun) -> _ExerciseRow:
     final = [score.got for score in scores if not score.waiting]
     middle = points(median(final)) if final else "–"
     due = f"{run.due.date:%Y-%m-%d %H:%M} UTC" if run.due.date else "–"
-    missing = [student for student in course.names if student not in run.records]
+    missing = [with_name(student, course.names) for student in course.names if student not in run.records]
     return _ExerciseRow(run.assignment, len(run.records), len(scores), middle, points(full_of(run)), missing, due)
 
 
@@ -217,7 +218,9 @@ def said_about(course: GradedCourse, page: Path) -> str:
     ideas = wrong_ideas(course.exercises)
     empty = [student for student in course.names if len(course.not_handed_in(student)) == len(course.exercises)]
     lines = [f"{name}: {why}" for name, why in course.problems.items()]
+    empty = [with_name(student, course.names) for student in empty]
     lines += [f"has not handed in anything: {joined(empty)}"] if empty else []
+    lines += [not_in_the_table(course.strangers)] if course.strangers else []
     if ideas:
         first = ideas[0]
         lines.append(f"most frequent: {len(first.students)} of {first.of} in {first.function}: {first.words}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from distlib.classroom.grader.class_run import ClassRun, graded_cells
 from distlib.classroom.grader.course import Course, CourseError
@@ -15,6 +15,7 @@ from distlib.classroom.grader.student_record import Record, read_records
 from distlib.classroom.register.class_register import read_register
 from distlib.classroom.register.due_dates import due_dates
 from distlib.classroom.register.known_students import known_students
+from distlib.classroom.register.roster import read_roster
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,14 @@ class GradedCourse:
         names: the full names of all students, "" where none is known, by student.
         teams: the name of each student's team, for those that have one.
         problems: why an exercise is not in it, by its name.
+        strangers: who has a folder or marks, and is not in students.csv.
     """
 
     exercises: list[ClassRun]
     names: dict[str, str]
     teams: dict[str, str]
     problems: dict[str, str]
+    strangers: list[str] = field(default_factory=list)
 
     @property
     def full(self) -> float:
@@ -88,7 +91,7 @@ def read_course(course: Course, assignments: Sequence[str] = ()) -> GradedCourse
     if not runs:
         raise CourseError("; ".join(problems.values()) or "nothing is graded yet; start with distlib grade")
     teams = {student: team for team, students in read_register(course).teams.items() for student in students}
-    return GradedCourse(runs, dict(sorted(names.items())), teams, problems)
+    return GradedCourse(runs, dict(sorted(names.items())), teams, problems, read_roster(course).strangers(names))
 
 
 def _read_class(course: Course, assignment: str, records: Mapping[str, Record]) -> tuple[ClassRun, dict[str, str]]:

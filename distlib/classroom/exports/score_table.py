@@ -16,6 +16,7 @@ from distlib.classroom.grader.export import score_of
 from distlib.classroom.grader.gradebook import is_late_unknown, late_costs_points
 from distlib.classroom.register.known_students import students_in_table
 from distlib.classroom.register.merge_plan import check_nothing_is_half_done
+from distlib.classroom.register.roster import read_roster
 from distlib.classroom.rounding import rescaled
 from distlib.classroom.words import joined
 
@@ -47,10 +48,12 @@ class ScoreTable:
     Attributes:
         full: what can be had in each exercise, by its name.
         students: everybody whom the gradebook or classroom/students.csv knows.
+        strangers: those whom only the gradebook knows, where there is a students.csv.
     """
 
     full: dict[str, float]
     students: list[ScoredStudent]
+    strangers: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -88,8 +91,9 @@ def read_scores(course: Course, assignments: Sequence[str] = (), *, provisional:
             raise CourseError(f"the gradebook does not know {joined(unknown or ['any exercise'])}")
         chosen = list(assignments) or sorted(full)
         students = [_scored(gradebook, each, chosen, is_costly, provisional) for each in gradebook.students]
-    students = _with_table(students, students_in_table(course) or {})
-    return ScoreTable({name: full[name] for name in chosen}, sorted(students, key=lambda each: each.id))
+    strangers = read_roster(course).strangers(student.id for student in students)
+    students = sorted(_with_table(students, students_in_table(course) or {}), key=lambda each: each.id)
+    return ScoreTable({name: full[name] for name in chosen}, students, strangers)
 
 
 def _with_table(students: Sequence[ScoredStudent], rows: Mapping[str, Mapping[str, str]]) -> list[ScoredStudent]:

@@ -69,6 +69,7 @@ def html_page(run: ClassRun, pairs: Sequence[Pair] = ()) -> str:
         changes=run.changes,
         failed=[record for record in run.records.values() if record.problem],
         refused=run.refused,
+        names=run.names,
         records=run.records,
         by_function=[_share(run, students, function) for function in functions(run)] if students else [],
         number_graded=len(students),

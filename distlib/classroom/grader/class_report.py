@@ -11,10 +11,10 @@ from pathlib import Path
 
 from distlib.classroom.grader.alike import Pair
 from distlib.classroom.grader.class_page import html_page
-from distlib.classroom.grader.class_run import LATE_PENALTY, Change, ClassRun
+from distlib.classroom.grader.class_run import LATE_PENALTY, ClassRun
 from distlib.classroom.grader.marks import fraction, functions, late, lost, of, sums
 from distlib.classroom.grader.spreadsheet import spreadsheet
-from distlib.classroom.words import points
+from distlib.classroom.words import points, with_name
 from distlib.printable import printable
 
 _MOST_CHANGES = 20
@@ -34,20 +34,25 @@ def text_table(run: ClassRun) -> str:
         "  ".join([*(cell.rjust(width) for cell, width in zip(line, widths, strict=True))][:-1] + [line[-1]]).rstrip()
         for line in lines
     ]
-    failed = [printable(f"{record.student}: {record.problem}") for record in run.records.values() if record.problem]
+    failed = [
+        printable(f"{with_name(record.student, run.names)}: {record.problem}")
+        for record in run.records.values()
+        if record.problem
+    ]
     refused = [printable(f"{each.student or '?'}: {each.file}: {each.why}") for each in run.refused]
     blocks = [
-        ("Marks that changed:", _changes(run.changes)),
+        ("Marks that changed:", _changes(run)),
         ("Could not be graded:", failed),
         ("Not collected by distlib collect:", refused),
     ]
     return "\n".join([*table, *(line for head, lines in blocks if lines for line in ["", head, *lines])])
 
 
-def _changes(changes: Sequence[Change]) -> list[str]:
+def _changes(run: ClassRun) -> list[str]:
     """A line for each of the first changes."""
     lines = [
-        printable(f"{each.student}: {each.what} {_points(each.before)} → {_points(each.after)}") for each in changes
+        printable(f"{with_name(each.student, run.names)}: {each.what} {_points(each.before)} → {_points(each.after)}")
+        for each in run.changes
     ]
     more = len(lines) - _MOST_CHANGES
     return lines if more <= 0 else [*lines[:_MOST_CHANGES], f"and {more} more, in the report and in changes.csv"]

@@ -44,8 +44,11 @@ from distlib.classroom.grader.spreadsheet import spreadsheet
 from distlib.classroom.grader.student_record import Record, record_path
 from distlib.classroom.grader.submission import read_timestamp, why_no_time
 from distlib.classroom.register.due_dates import DueDates, due_dates
+from distlib.classroom.register.known_students import known_students
 from distlib.classroom.register.merge_plan import check_nothing_is_half_done
+from distlib.classroom.register.roster import read_roster
 from distlib.classroom.register.teams import TeamWork, share_in_teams
+from distlib.classroom.uploads.origins import Origin, read_origins
 from distlib.whole_file import write_file
 
 _PATTERN = "nbgrader generate_feedback does not take the folder's name (line break, *, ? or [); better rename it"
@@ -94,6 +97,8 @@ class ClassRun:
         teams: what teams have handed in.
         taken_over: students who were judged by shares before, see `class_share`.
         not_taken_over: why not, of students whom a share has judged and who had to be judged again.
+        names: the full names of the class, "" where none is known, by student.
+        strangers: who has a folder or marks, and is not in students.csv.
     """
 
     assignment: str
@@ -112,6 +117,8 @@ class ClassRun:
     teams: list[TeamWork] = field(default_factory=list)
     taken_over: list[str] = field(default_factory=list)
     not_taken_over: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    strangers: list[str] = field(default_factory=list)
 
 
 def grade_class(
@@ -174,6 +181,7 @@ class _Grader:
         self._source = examinees.source
         granted = examinees.register.extensions.get(assignment, {})
         self._book = MarksBook(course, assignment, self._source, granted)
+        self._roster, self._origins = read_roster(course), read_origins(course, assignment)
         self._teams = _shared(course, assignment, examinees.register.teams)
         self._before: dict[str, dict[str, Mark]] = {}
         self._penalties_before: dict[str, float] = {}
@@ -230,14 +238,27 @@ class _Grader:
             [student for student in self._enrolled() if student not in there],
             self._changes,
             {student: cells for student, cells in self._judged.items() if befores.get(student)},
-            read_refused(self._course, self._assignment),
+            self._refused(),
             {student: self._why_no_time(student) for student in self._without_time() if student in records},
             sorted(self._outdated),
             self._due(),
             self._teams,
             sorted(student for first in found.examined for student in mates[first]),
             found.left,
+            self._names(),
+            self._roster.strangers([*there, *self._enrolled()]),
         )
+
+    def _refused(self) -> list[Refused]:
+        """What was not collected, but for students for whom a notebook of their team counts."""
+        copies = {student for team in self._teams for student in team.students}
+        return [each for each in read_refused(self._course, self._assignment) if each.student not in copies]
+
+    def _names(self) -> dict[str, str]:
+        try:
+            return known_students(self._course, self._assignment, self._book)
+        except GradebookError:
+            return self._roster.names()
 
     def _examined(
         self, tasks: Mapping[str, Examinee], found: Mapping[str, Examined], jobs: int, patience: float
@@ -412,6 +433,9 @@ class _Grader:
             return []
 
     def _why_no_time(self, student: str) -> str:
+        origin = self._origins.get(student, Origin())
+        if origin.is_late:
+            return f"late, {origin.platform} says"
         return why_no_time(self._course.folder("submitted", student, self._assignment)) or "not graded again yet"
 
     def _penalties(self) -> dict[str, float]:

@@ -11,7 +11,7 @@ from distlib.classroom.grader.gradebook import Mark
 from distlib.classroom.grader.handed_in_time import EXAMPLE
 from distlib.classroom.grader.point_sum import WAITS, PointSum
 from distlib.classroom.register.due_dates import in_words
-from distlib.classroom.words import count, have, joined, points, was
+from distlib.classroom.words import count, have, joined, not_in_the_table, points, was
 
 _NOTHING = Told("")
 
@@ -55,7 +55,8 @@ def lost(run: ClassRun, student: str, marks: Mapping[str, Mark]) -> str:
 def notes(run: ClassRun) -> list[str]:
     """What is to be known about the class as a whole: sentences."""
     told = [*_lost_by_all(run), *judged_again(run), *_older(run), *_without_time(run), *_feedback(run)]
-    return [*told, *waiting(run), *_due(run), *(team.words for team in run.teams)]
+    strangers = [not_in_the_table(run.strangers)] if run.strangers else []
+    return [*told, *waiting(run), *_due(run), *(team.words for team in run.teams), *strangers]
 
 
 def _due(run: ClassRun) -> list[str]:

@@ -69,6 +69,10 @@ class Roster:
         """Students with their names."""
         return [str(self.students[student]) for student in sorted(students)]
 
+    def strangers(self, students: Iterable[str]) -> list[str]:
+        """Those of some students who are not in the table, where there is one."""
+        return sorted({*students} - self.students.keys()) if self.is_closed else []
+
     def names(self) -> dict[str, str]:
         """The full names, by student."""
         return {student.id: student.name for student in self.students.values()}

@@ -57,7 +57,7 @@ class UploadOutcome:
         state: COLLECTED, UNCHANGED, LEFT_OUT (nothing is wrong), or PROBLEM.
         why: more about it.
         has_no_time: whether it was collected without a time of handing in, though the uploads should have one.
-        is_late: whether the learning platform says that it was handed in late.
+        is_late: whether the learning platform says that it was handed in late, and nobody knows when.
     """
 
     file: str
@@ -306,7 +306,8 @@ class _Store:
         assert candidate.upload.copy is not None
         folder = self._course.folder("submitted", candidate.student, self._assignment)
         digest, (time, odd) = fingerprint(candidate.upload.copy), self._times.of(candidate.upload, candidate.student)
-        as_said = UploadOutcome(candidate.upload.name, candidate.student, COLLECTED, has_no_time=bool(odd))
+        is_late = candidate.owner.is_late and time is None
+        as_said = UploadOutcome(candidate.upload.name, candidate.student, COLLECTED, "", bool(odd), is_late)
         if folder.exists() and (question := self._somebody_else(candidate)):
             return UploadOutcome(candidate.upload.name, "", PROBLEM, question)
         if self._has(folder, digest):
@@ -322,7 +323,7 @@ class _Store:
         kept = self._put(candidate, folder, time)
         where = f"the earlier one is kept in {self._course.name(kept)}" if kept else ""
         why = ". ".join(filter(None, [self._no_time(folder, candidate, odd), where]))
-        return replace(as_said, why=why, is_late=candidate.owner.is_late)
+        return replace(as_said, why=why)
 
     def _unchanged(
         self, candidate: _Candidate, folder: Path, time: datetime | None, as_said: UploadOutcome
@@ -333,7 +334,8 @@ class _Store:
         if time and time != there:
             write_timestamp(folder, time)
             return replace(as_said, state=UNCHANGED, why=f"time of handing in noted: {time:%Y-%m-%d %H:%M:%S} UTC")
-        return replace(as_said, state=UNCHANGED, **({"has_no_time": False, "why": ""} if there else {}))
+        known = replace(as_said, has_no_time=False, is_late=False, why="") if there else as_said
+        return replace(known, state=UNCHANGED)
 
     def _put(self, candidate: _Candidate, folder: Path, time: datetime | None) -> Path | None:
         """Put a notebook there in one move. Returns where the earlier one is kept, if there was one."""

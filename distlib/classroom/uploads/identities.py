@@ -92,7 +92,7 @@ class Identities:
         """The student of a number, unless the name is that of somebody else."""
         named = self._called(owner)
         if len(own) == 1 and (not named or named & own):
-            return Identity(*own, is_sure=True)
+            return Identity(next(iter(own)), is_sure=True)
         said = f"{owner.platform}'s number {owner.number} is that of {joined(self.roster.shown(own))}"
         but = f", but the name is that of {joined(self.roster.shown(named))}" if named and len(own) == 1 else ""
         return Identity("", question=f"{said}{but}. {settled(owner, with_number=True)}")
@@ -105,7 +105,7 @@ class Identities:
     def _by_name(self, owner: Owner) -> Identity:
         called = self._called(owner)
         if len(called) == 1 and (self.roster.is_closed or self.roster.named(owner.name)):
-            return self._with_that_number(*called, owner)
+            return self._with_that_number(next(iter(called)), owner)
         if called or self.roster.is_closed:
             return Identity("", question=self._unclear(called, owner))
         return Identity(student_name(owner.name))

@@ -95,14 +95,16 @@ def _owner(path: Sequence[str], assignment: str) -> Owner | None:
 
 def _of_platform(name: str) -> Owner | None:
     """The owner in a name of a platform's. Of several readings that with the longest name, the first other with it."""
-    first, *others = [*_readings(name)] or [None]
-    return replace(first, other=others[-1].name) if first and others else first
+    found = list(_readings(name))
+    if not found:
+        return None
+    return replace(found[0], other=found[-1].name) if len(found) > 1 else found[0]
 
 
 def _readings(name: str) -> Iterator[Owner]:
-    for found in reversed([*_MOODLE.finditer(name)]):
-        if found.start():
-            yield Owner(name[: found.start()], found["number"], platform=MOODLE)
+    for each in reversed([*_MOODLE.finditer(name)]):
+        if each.start():
+            yield Owner(name[: each.start()], each["number"], platform=MOODLE)
     if found := _CANVAS.fullmatch(name):
         yield Owner(found["name"], found["number"], int(found["upload"][:18]), CANVAS, bool(found["late"]))
 
