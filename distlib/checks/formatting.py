@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def count(number: int, noun: str) -> str:
     """ "1 rank", "3 ranks", "2 batches", "1,200 bytes"."""
-    plural = "es" if noun.endswith("ch") else "s"
+    plural = "es" if noun.endswith("tch") else "s"
     return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 

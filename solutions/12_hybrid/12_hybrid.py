@@ -122,6 +122,7 @@ report = check_mesh_groups(
         {"pp": 3, "dp": 2, "tp": 4},
         {"dp": 5},
         {"dp": 2, "cp": 1, "tp": 2},
+        {"cp": 3, "tp": 2, "dp": 2, "pp": 3},
     ],
     drawn=4,
     seed=121,
@@ -219,6 +220,7 @@ report = check_build_mesh(
         {"tp": 2, "dp": 3},
         {"pp": 2, "dp": 4, "tp": 1},
         {"dp": 2, "cp": 1, "tp": 2},
+        {"pp": 3, "cp": 2, "dp": 1, "tp": 2},
         {"tp": 4},
         {"pp": 1},
     ],
@@ -385,6 +387,7 @@ print(
 # %% [markdown]
 # **Visible test: 4 points.** It compares loss and gradients with those of a single process, and looks at each message.
 # One case has another loss function, and one calls `hybrid_step` twice, with gradients that were cleared between.
+# Numbers of features are drawn where none is given, and a stage with a `gain` has one parameter more.
 
 # %% test="hybrid_step_visible" points=4
 from distlib.exercises.hybrid.cases import MeshPlan
@@ -393,9 +396,9 @@ from distlib.exercises.hybrid.checks import check_hybrid_step
 report = check_hybrid_step(
     hybrid_step,
     layouts=[
-        MeshPlan({"dp": 1, "pp": 2, "tp": 1}, samples=[[2, 2]]),
+        MeshPlan({"dp": 1, "pp": 2, "tp": 1}, samples=[[2, 2]], features=3),
         MeshPlan({"dp": 2, "pp": 1, "tp": 1}, samples=[[2, 1], [1, 3]]),
-        MeshPlan({"dp": 2, "pp": 1, "tp": 2}, samples=[[2], [1]]),
+        MeshPlan({"dp": 2, "pp": 1, "tp": 2}, samples=[[2], [1]], gain=True),
         MeshPlan({"dp": 2, "pp": 2, "tp": 2}, samples=[[2, 1], [3, 1]]),
         MeshPlan(
             {"dp": 2, "pp": 2, "tp": 1}, samples=[[1, 1, 2], [2, 1, 1]], loss="absolute error"
@@ -414,27 +417,29 @@ print(report)
 # %% test="hybrid_step_hidden" points=5
 # The hidden tests of hybrid_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 12 ranks, axes in other orders, replicas with different numbers of samples, one rank.
+### What this tests: up to 12 ranks, axes in other orders, up to 6 microbatches, replicas with different samples.
 from distlib.exercises.hybrid.cases import MeshPlan
 from distlib.exercises.hybrid.checks import check_hybrid_step
 
 report = check_hybrid_step(
     hybrid_step,
     layouts=[
-        MeshPlan({"tp": 1, "pp": 2, "dp": 1}, samples=[[1, 3]]),
+        MeshPlan({"tp": 1, "pp": 2, "dp": 1}, samples=[[1, 3]], features=5),
         MeshPlan({"tp": 2, "dp": 3, "pp": 1}, samples=[[1], [2], [1]]),
-        MeshPlan({"pp": 2, "dp": 2, "tp": 2}, samples=[[1, 2], [2, 3]]),
+        MeshPlan({"pp": 2, "dp": 2, "tp": 2}, samples=[[1, 2], [2, 3]], gain=True),
         MeshPlan({"tp": 2, "pp": 3, "dp": 2}, samples=[[2, 1], [1, 1]]),
         MeshPlan({"pp": 2, "tp": 1, "dp": 2}, samples=[[2, 1], [1, 3]], loss="absolute error"),
-        MeshPlan({"dp": 1, "pp": 2, "tp": 2}, samples=[[1, 2, 1]], calls=2),
-        MeshPlan({"tp": 1, "pp": 3, "dp": 1}, samples=[[1, 2]]),
+        MeshPlan({"dp": 1, "pp": 2, "tp": 2}, samples=[[1, 2, 1]], calls=3),
+        MeshPlan({"tp": 1, "pp": 3, "dp": 1}, samples=[[1, 2, 4, 1, 3, 2]]),
+        MeshPlan({"pp": 2, "tp": 3, "dp": 1}, samples=[[2, 1, 1, 3, 2]], gain=True),
+        MeshPlan({"pp": 4, "dp": 1, "tp": 1}, samples=[[1, 2, 1, 3, 1]]),
         MeshPlan({"dp": 1, "pp": 1, "tp": 1}, samples=[[2, 1]]),
     ],
     drawn=[(2, 2, 1)],
     seed=123,
 )
-assert report[0].trace.bytes_sent == [4 * 3 * 8] * 2
-assert len(report) == 9
+assert report[0].trace.bytes_sent == [4 * 5 * 8] * 2
+assert len(report) == 11
 ### END HIDDEN TESTS
 
 # %% [markdown]

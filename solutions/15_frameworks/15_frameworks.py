@@ -224,27 +224,29 @@ print(sum(message.shape == (2,) for message in two.trace) // 2, "times")
 
 # %% [markdown]
 # **Visible test: 2 points.** It looks at the parameters, at the losses, at how often gradients travel, and at the file.
-# Each of `trainings` has the number of ranks, the batches of a rank in an epoch, the samples of a batch, and the
-# batches of a step.
+# Each of `trainings` has the number of ranks, the batches of a rank in an epoch, the samples of a batch, the batches of
+# a step, and the epochs.
 
 # %% test="fabric_train_visible" points=2
 from distlib.exercises.frameworks.checks import check_fabric_train
 
-report = check_fabric_train(fabric_train, trainings=[(2, 6, 4, 3), (3, 5, 4, 2)])
+report = check_fabric_train(fabric_train, trainings=[(2, 6, 4, 3, 2), (3, 5, 4, 2, 2)])
 assert report[1].trace.bytes_sent[2] > 0  # rank 2's gradients have travelled
 print(report)
 
 # %% [markdown]
-# **Hidden test: 3 points.** More ranks, and other numbers of batches.
+# **Hidden test: 3 points.** More ranks, and other numbers of batches and epochs.
 
 # %% test="fabric_train_hidden" points=3
 # The hidden tests of fabric_train stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 4 ranks, steps of 2, 3 and 4 batches, with and without batches that are left.
+### What this tests: up to 4 ranks, 1 to 4 epochs, steps of 2, 3 and 4 batches, with and without batches that are left.
 from distlib.exercises.frameworks.checks import check_fabric_train
 
 report = check_fabric_train(
-    fabric_train, trainings=[(2, 6, 5, 3), (3, 5, 2, 2), (4, 7, 2, 3), (2, 3, 5, 4)], seed=151
+    fabric_train,
+    trainings=[(2, 6, 5, 3, 3), (3, 5, 2, 2, 4), (4, 7, 2, 3, 1), (2, 3, 5, 4, 3)],
+    seed=151,
 )
 assert report[2].trace.bytes_sent[3] > 0
 ### END HIDDEN TESTS
@@ -423,22 +425,22 @@ print(sum(message.shape == (2,) for message in two.trace) // 2, "times")
 # %% test="accelerate_train_visible" points=2
 from distlib.exercises.frameworks.checks import check_accelerate_train
 
-report = check_accelerate_train(accelerate_train, trainings=[(2, 6, 4, 3), (3, 5, 4, 2)])
+report = check_accelerate_train(accelerate_train, trainings=[(2, 6, 4, 3, 2), (3, 5, 4, 2, 2)])
 assert report[1].trace.bytes_sent[2] > 0
 print(report)
 
 # %% [markdown]
-# **Hidden test: 3 points.** More ranks, and other numbers of batches.
+# **Hidden test: 3 points.** More ranks, and other numbers of batches and epochs.
 
 # %% test="accelerate_train_hidden" points=3
 # The hidden tests of accelerate_train stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 4 ranks, steps of 2, 3 and 4 batches, with and without batches that are left.
+### What this tests: up to 4 ranks, 1 to 4 epochs, steps of 2, 3 and 4 batches, with and without batches that are left.
 from distlib.exercises.frameworks.checks import check_accelerate_train
 
 report = check_accelerate_train(
     accelerate_train,
-    trainings=[(2, 6, 5, 3), (3, 5, 2, 2), (4, 7, 2, 3), (2, 3, 5, 4)],
+    trainings=[(2, 6, 5, 3, 3), (3, 5, 2, 2, 4), (4, 7, 2, 3, 1), (2, 3, 5, 4, 3)],
     seed=153,
 )
 assert report[2].trace.bytes_sent[3] > 0

@@ -191,7 +191,7 @@ def test_one_process_with_whole_batches_comes_to_the_same() -> None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), inputs[0]["max_norm"])
         with torch.no_grad():
             for parameter in model.parameters():
-                parameter -= cases.RATE * parameter.grad
+                parameter -= inputs[0]["rate"] * parameter.grad
                 parameter.grad = None
     assert plan.samples == 24 and plan.steps == 2
     for name, parameter in model.named_parameters():
@@ -285,7 +285,8 @@ job = pickle.load(open(files[0], "rb"))
 rank = int(os.environ["RANK"])
 dist.init_process_group("gloo")
 own = job["inputs"][rank]
-model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Tanh(), torch.nn.Linear(5, 1)).double()
+hidden, features = own["parameters"]["first.weight"].shape
+model = torch.nn.Sequential(torch.nn.Linear(features, hidden), torch.nn.Tanh(), torch.nn.Linear(hidden, 1)).double()
 names = dict(zip(own["parameters"], model.state_dict()))
 model.load_state_dict({names[name]: tensor for name, tensor in own["parameters"].items()})
 optimizer = torch.optim.SGD(model.parameters(), lr=own["rate"])

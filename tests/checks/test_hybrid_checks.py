@@ -37,7 +37,7 @@ def test_the_groups_of_usual_mistakes_differ_from_the_right_ones() -> None:
 
 
 def test_the_parts_of_all_ranks_make_the_whole_model_and_the_whole_gradient() -> None:
-    plan = MeshPlan({"dp": 2, "pp": 2, "tp": 2}, samples=[[2, 1], [1, 3]])
+    plan = MeshPlan({"dp": 2, "pp": 2, "tp": 2}, samples=[[2, 1], [1, 3]], features=5)
     alone = WholeChain(Draw(1), plan)
     parts = [alone.part(alone.stages[0], tp) for tp in range(2)]
     assert torch.equal(torch.cat([part["up"] for part in parts]), alone.stages[0]["up"])

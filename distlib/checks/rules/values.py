@@ -96,8 +96,8 @@ def explain_form(found: Any, right: Any) -> str:
 def explain_item(found: Any) -> str:
     """What to say of a tensor where a Python number is due; empty if it is none.
 
-    One rule for all exercises: a function whose annotation says float or int returns a Python number. Where text and
-    annotation leave it open, a tensor with one number is as good.
+    One rule for all exercises: a function whose text asks for a float returns a Python number. Where it asks for a
+    number or a share, a tensor with one number is as good.
     """
     return say("item") if isinstance(found, torch.Tensor) and found.numel() == 1 else ""
 

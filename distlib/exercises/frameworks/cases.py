@@ -16,10 +16,7 @@ from distlib.checks.formatting import count
 from distlib.checks.task import Draw
 from distlib.exercises.frameworks.port_plays import GatedNetwork
 
-FEATURES, HIDDEN, EPOCHS, RATE = 3, 5, 2, 0.3
 DRAWN, CLEAR = 20, 1.3  # trainings to choose from, and the factor between norms that is enough
-FIRST_PASSES = tuple(range(EPOCHS))
-GRADIENTS = ((HIDDEN * FEATURES + HIDDEN + HIDDEN + 1,), (HIDDEN, FEATURES))  # shapes: of all, or of the first layer's
 
 Indices = list[int]
 Order = list[list[list[Indices]]]  # by epoch, by rank: the samples of each batch
@@ -34,12 +31,14 @@ class TrainingPlan:
         batches: of each rank in an epoch.
         batch_size: samples of a batch.
         accumulate: batches of a step.
+        epochs: how many.
     """
 
     ranks: int
     batches: int
     batch_size: int
     accumulate: int
+    epochs: int = 2
 
     @property
     def samples(self) -> int:
@@ -53,15 +52,19 @@ class TrainingPlan:
 
     @property
     def title(self) -> str:
-        """ "on 2 ranks, 5 batches, steps of 2"."""
-        return f"on {count(self.ranks, 'rank')}, {count(self.batches, 'batch')}, steps of {self.accumulate}"
+        """ "on 2 ranks, 3 epochs of 5 batches, steps of 2"."""
+        epochs = f"{count(self.epochs, 'epoch')} of {count(self.batches, 'batch')}"
+        return f"on {count(self.ranks, 'rank')}, {epochs}, steps of {self.accumulate}"
 
 
 def training_inputs(draw: Draw, training: TrainingPlan) -> list[dict[str, Any]]:
     """By rank. Only the data are the same on all ranks."""
-    shapes = {"first.weight": (HIDDEN, FEATURES), "first.bias": (HIDDEN,)}
-    shapes |= {"second.weight": (1, HIDDEN), "second.bias": (1,)}
-    x, y = draw.normal((training.samples, FEATURES)), draw.normal((training.samples, 1)) + 1
+    taken = (training.ranks, training.batch_size)
+    features, hidden = draw.sample([number for number in range(2, 7) if number not in taken], 2)
+    shapes = {"first.weight": (hidden, features), "first.bias": (hidden,)}
+    shapes |= {"second.weight": (1, hidden), "second.bias": (1,)}
+    rate = draw.uniform(0.2, 0.4)
+    x, y = draw.normal((training.samples, features)), draw.normal((training.samples, 1)) + 1
     return [
         {
             "parameters": {name: draw.normal(shape) for name, shape in shapes.items()},
@@ -69,8 +72,8 @@ def training_inputs(draw: Draw, training: TrainingPlan) -> list[dict[str, Any]]:
             "y": y,
             "batch_size": training.batch_size,
             "seed": draw.randrange(10**6),
-            "rate": RATE,
-            "epochs": EPOCHS,
+            "rate": rate,
+            "epochs": training.epochs,
             "accumulate": training.accumulate,
             "max_norm": 0.0,  # to be found
         }
@@ -113,16 +116,18 @@ def _of_rests(norms: Sequence[float], training: TrainingPlan) -> Sequence[float]
     return norms[training.steps - 1 :: training.steps] if training.batches % training.accumulate else norms
 
 
-def strided_order(inputs: Sequence[dict[str, Any]], passes: Sequence[int] = FIRST_PASSES) -> Order:
+def strided_order(inputs: Sequence[dict[str, Any]], passes: Sequence[int] | None = None) -> Order:
     """Fabric's: a rank takes every so manieth sample. `passes`: of each epoch, which one through the loader it is."""
     samples, size = len(inputs[0]["x"]), inputs[0]["batch_size"]
+    passes = range(inputs[0]["epochs"]) if passes is None else passes
     orders = [torch.randperm(samples, generator=torch.Generator().manual_seed(number)).tolist() for number in passes]
     return [[_cut(order[rank :: len(inputs)], size) for rank in range(len(inputs))] for order in orders]
 
 
-def batched_order(inputs: Sequence[dict[str, Any]], passes: Sequence[int] = FIRST_PASSES) -> Order:
+def batched_order(inputs: Sequence[dict[str, Any]], passes: Sequence[int] | None = None) -> Order:
     """Accelerate's: a rank takes every so manieth batch of an order that rank 0's generator draws. `passes`: same."""
     generator = torch.Generator().manual_seed(inputs[0]["seed"])
+    passes = range(inputs[0]["epochs"]) if passes is None else passes
     samples, size = range(len(inputs[0]["x"])), inputs[0]["batch_size"]
     loader: Any = DataLoader(samples, size, shuffle=True, generator=generator)  # type: ignore[arg-type]
     every = [[batch.tolist() for batch in loader] for _ in range(max(passes) + 1)]
@@ -142,6 +147,8 @@ class TrainingWay:
 
     Attributes:
         scale: what a loss is multiplied with, besides 1 / accumulate.
+        divides_rest: whether batches that are left at the end of an epoch are divided by their own number.
+        max_norm: to which gradients are clipped; None: as in the case.
         clips: before each step, the mean over the ranks ("synced"); that, but only in steps that have all their
             batches ("whole"); that, each number by itself ("value"); also after every batch, what this rank has
             ("each"); only before gradients are averaged ("own"); "never".
@@ -155,6 +162,8 @@ class TrainingWay:
     """
 
     scale: float = 1
+    divides_rest: bool = False
+    max_norm: float | None = None
     clips: str = "synced"
     steps: str = "all"
     averages: str = "step"
@@ -183,15 +192,22 @@ def train(case: Case, order: Order, way: TrainingWay | None = None) -> Trained:
     starts = [own["parameters"] for own in inputs]
     models = [_model(case, rank, starts[0 if way.shares_start else rank]) for rank in range(training.ranks)]
     norms: list[float] = []
-    losses = torch.zeros(EPOCHS, training.ranks, training.batches, dtype=torch.float64)
-    for epoch, number in itertools.product(range(EPOCHS), range(1, training.batches + 1)):
+    most = inputs[0]["max_norm"] if way.max_norm is None else way.max_norm
+    losses = torch.zeros(training.epochs, training.ranks, training.batches, dtype=torch.float64)
+    for epoch, number in itertools.product(range(training.epochs), range(1, training.batches + 1)):
         for rank, model in enumerate(models):
             batch = order[epoch][rank][number - 1]
             loss = mse_loss(model(inputs[rank]["x"][batch]), inputs[rank]["y"][batch])
             losses[epoch, rank, number - 1] = loss.detach()
-            (loss * way.scale / training.accumulate).backward()
-        _end_of_batch(models, training, number, way, inputs[0]["max_norm"], norms)
+            (loss * way.scale / _divisor(training, number, way)).backward()
+        _end_of_batch(models, training, number, way, most, norms, inputs[0]["rate"])
     return Trained([_parameters(model) for model in models], losses, norms)
+
+
+def _divisor(training: TrainingPlan, number: int, way: TrainingWay) -> int:
+    """What the loss of batch `number` is divided by."""
+    left = training.batches % training.accumulate
+    return left if way.divides_rest and number > training.batches - left else training.accumulate
 
 
 def _model(case: Case, rank: int, start: dict[str, torch.Tensor]) -> GatedNetwork:
@@ -209,6 +225,7 @@ def _end_of_batch(
     way: TrainingWay,
     max_norm: float,
     norms: list[float],
+    rate: float,
 ) -> None:
     """What follows after the backward passes of all ranks."""
     is_whole = number % training.accumulate == 0
@@ -225,7 +242,7 @@ def _end_of_batch(
         if clips and (is_averaged or way.averages == "never"):
             _clip(models, max_norm, by_value=way.clips == "value")
         for parameter in _all_parameters(models):
-            parameter.data -= RATE * _gradient(parameter)
+            parameter.data -= rate * _gradient(parameter)
     if {"step": is_step, "group": is_due, "batch": True, "never": False}[way.zeroes]:
         for parameter in _all_parameters(models):
             parameter.grad = None

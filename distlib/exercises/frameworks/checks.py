@@ -18,8 +18,6 @@ from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
 from distlib.exercises.frameworks.accelerate_plays import accelerate_training
 from distlib.exercises.frameworks.cases import (
-    EPOCHS,
-    GRADIENTS,
     Order,
     Trained,
     TrainingPlan,
@@ -37,9 +35,12 @@ ERRORS = [
     *((words, say("all_ranks_call")) for words in WAITS),
     ("DistributedSampler is not there", say("own_sampler")),
     ("cannot pickle", say("wrapper_pickled")),
+    ("can't be copied, sent", say("wrapper_pickled")),
 ]
-Plan = tuple[int, int, int, int]  # ranks, batches, batch_size, accumulate
+Plan = tuple[int, int, int, int] | tuple[int, int, int, int, int]  # of a TrainingPlan
 Mistakes = list[tuple[str, Order, TrainingWay]]  # the name of the sentence, and what it is about
+
+USUAL_NORMS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 # Torch clips by max_norm / (norm + 1e-6). By hand one leaves that out, and is right.
 parameters_alike = partial(is_close, relative=2e-5, absolute=2e-5)
@@ -52,7 +53,7 @@ parameters_alike = partial(is_close, relative=2e-5, absolute=2e-5)
 def check_fabric_train(draw: Draw, *, trainings: Sequence[Plan]) -> Iterator[Case]:
     """`function(fabric, model, optimizer, loader, epochs, accumulate, max_norm, path)`: the loop on Fabric.
 
-    `trainings`: of each the ranks, the batches of a rank, the samples of a batch, and the batches of a step.
+    `trainings`: of each the ranks, the batches of a rank, the samples of one, the batches of a step, and the epochs.
     """
     for plan in trainings:
         yield training_case(draw, TrainingPlan(*plan), fabric_training, strided_order)
@@ -60,11 +61,12 @@ def check_fabric_train(draw: Draw, *, trainings: Sequence[Plan]) -> Iterator[Cas
 
 @check_fabric_train.judge
 def _(seen: Seen) -> Remarks:
-    order, again = strided_order(seen.case.inputs), strided_order(seen.case.inputs, [0] * EPOCHS)
+    order, again = strided_order(seen.case.inputs), strided_order(seen.case.inputs, [0] * seen.facts.epochs)
     steps = seen.facts.accumulate
     mistakes = [
         ("not_set_up", order, TrainingWay(averages="never", shares_start=False)),
         ("never_averaged", order, TrainingWay(averages="never")),
+        ("rest_divided", order, TrainingWay(divides_rest=True)),
         ("not_divided", order, TrainingWay(scale=steps)),
         ("divided_twice", order, TrainingWay(scale=1 / steps)),
         ("divided_by_ranks", order, TrainingWay(scale=1 / seen.size)),
@@ -117,7 +119,8 @@ def _(seen: Seen) -> Remarks:
 
 def _common_mistakes(seen: Seen, order_of: Callable[..., Order]) -> Mistakes:
     order = order_of(seen.case.inputs)
-    later = [order_of(seen.case.inputs, [step * epoch + 1 for epoch in range(EPOCHS)]) for step in (1, 2)]
+    epochs = range(seen.facts.epochs)
+    later = [order_of(seen.case.inputs, [step * epoch + 1 for epoch in epochs]) for step in (1, 2)]
     return [
         *(("gone_through_besides", each, TrainingWay()) for each in later),
         ("rest_not_clipped", order, TrainingWay(clips="whole")),
@@ -125,6 +128,7 @@ def _common_mistakes(seen: Seen, order_of: Callable[..., Order]) -> Mistakes:
         ("clipped_in_each_batch", order, TrainingWay(clips="each")),
         ("clipped_before", order, TrainingWay(clips="own")),
         ("never_zeroed", order, TrainingWay(zeroes="never")),
+        *(("norm_of_its_own", order, TrainingWay(max_norm=each)) for each in USUAL_NORMS),
     ]
 
 
@@ -138,9 +142,9 @@ def _judge_training(seen: Seen, order: Order, mistakes: Mistakes, as_before: str
     plan: TrainingPlan = seen.facts
     right = train(seen.case, order)
     for rank in seen.ranks:
-        passes, wanted = len(seen.played[rank].gates), EPOCHS * plan.batches
+        passes, wanted = len(seen.played[rank].gates), plan.epochs * plan.batches
         if passes != wanted:
-            cause = say(_why_so_many(passes, wanted, seen.size))
+            cause = say(_why_so_many(passes, plan))
             yield say.remark("passes", rank=rank, found=count(passes, "time"), wanted=wanted, cause=cause)
     for rank in reversed(seen.ranks):  # what rank 0 has learned alone began with the right parameters
         yield from _parameters(seen, rank, right, mistakes, as_before)
@@ -150,10 +154,10 @@ def _judge_training(seen: Seen, order: Order, mistakes: Mistakes, as_before: str
     yield _averages(seen, plan, why_often)
 
 
-def _why_so_many(passes: int, wanted: int, ranks: int) -> str:
-    if passes == wanted * ranks:
+def _why_so_many(passes: int, plan: TrainingPlan) -> str:
+    if passes == plan.epochs * plan.batches * plan.ranks:
         return "all_data_everywhere"
-    return "no_pass" if passes == 0 else "one_epoch" if passes * EPOCHS == wanted else "one_pass_a_batch"
+    return "no_pass" if passes == 0 else "one_pass_a_batch" if passes % plan.batches else "one_epoch"
 
 
 def _parameters(seen: Seen, rank: int, right: Trained, mistakes: Mistakes, as_before: str) -> Remarks:
@@ -188,13 +192,14 @@ def _losses(seen: Seen, rank: int, right: Trained) -> Remark | None:
         "own_last_loss": losses[:, rank, -1],
     }
     fitting = [name for name, each in mistakes.items() if _are_close(numbers, each.tolist())]
-    is_list = len(numbers) == EPOCHS and all(isinstance(each, int | float) for each in numbers)
+    is_list = len(numbers) == len(wanted) and all(isinstance(each, int | float) for each in numbers)
     cause = fitting[0] if fitting else "mean_losses" if is_list else "list_of_losses"
     lines = (f"expected {_shown(wanted)}", f"found    {_shown(numbers) if is_list else shown(found)}")
     return say.remark("losses", *lines, rank=rank, cause=say(cause))
 
 
 def _number(value: Any) -> Any:
+    """The number in a tensor: the text does not say that one of Python's is due."""
     return value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
 
 
@@ -214,9 +219,10 @@ def _averages(seen: Seen, plan: TrainingPlan, why_often: str) -> Remark | None:
 
     The last rank sends nothing else of these shapes: the parameters come from rank 0.
     """
-    last = seen.size - 1
-    sent = sum(message.shape in GRADIENTS and message.src == last for message in seen.trace)
-    found, steps = sent // last, EPOCHS * plan.steps
+    last, parameters = seen.size - 1, seen.case.inputs[0]["parameters"]
+    shapes = (sum(each.numel() for each in parameters.values()),), tuple(parameters["first.weight"].shape)
+    sent = sum(message.shape in shapes and message.src == last for message in seen.trace)
+    found, steps = sent // last, plan.epochs * plan.steps
     if found <= steps:
         return None
     return say.remark("averaged_often", found=count(found, "time"), steps=count(steps, "step"), cause=why_often)

@@ -26,7 +26,7 @@ ERRORS = [
     *((words, say("all_ranks_gather")) for words in WAITS),
     ("division by zero", say("no_samples")),
 ]
-FEATURES, CLASSES, DRAWN = 3, 3, 200
+DRAWN = 200  # to choose from
 Plan = tuple[int, int, int]  # ranks, samples, batch_size
 Parts = list[list[list[int]]]  # by rank: the samples of each batch, with those that fill up
 
@@ -72,12 +72,21 @@ class Evaluation:
             "fillers_above": [sum(every) / self.samples],
             "fillers_below": [sum(self.right) / len(every)],
             "cut_in_wrong_order": [_mean(every[: self.samples]), _mean(by_batches[: self.samples])],
+            "rest_dropped": self._without_rest(),
             "own_samples": [_mean(own)],
             "own_above": [sum(own) / self.samples],
             "mean_of_batches": [_mean(of_batches), _mean(together)],
             "mean_of_shares": [self._mean_of_shares()],
             "number_not_share": [sum(self.right)],
         }
+
+    def _without_rest(self) -> list[float]:
+        """What is found where samples are left out that don't fill a round of all ranks, or of their batches."""
+        rounds = (self.ranks, self.ranks * self.batch_size)
+        kept = [self.right[: self.samples // size * size] for size in rounds if size <= self.samples]
+        full = [i for part in self.parts for batch in part if len(batch) == self.batch_size for i in batch]
+        kept += [[self.right[index] for index in full]] if full else []
+        return [value for each in kept for value in (_mean(each), sum(each) / self.samples)]
 
     def _mean_of_shares(self) -> float:
         """What the ranks' shares are in the mean, without samples that are repeated."""
@@ -107,11 +116,12 @@ def _mean(numbers: Sequence[float]) -> float:
 
 def evaluation_case(draw: Draw, plan: Plan, play: Callable[..., Any], parts: Callable[[Plan], Parts]) -> Case:
     """A case in which usual mistakes find something else, and each something of its own, as far as that can be."""
-    weight, x = draw.normal((CLASSES, FEATURES)), draw.normal((plan[1], FEATURES))
+    features, classes = draw.sample([number for number in range(2, 8) if number not in plan], 2)
+    weight, x = draw.normal((classes, features)), draw.normal((plan[1], features))
     drawn = [[draw.random() < 0.6 for _ in range(plan[1])] for _ in range(DRAWN)]
     facts = max((Evaluation(*plan, parts(plan), each) for each in drawn), key=lambda each: each.tells_apart)
     found = (x @ weight.T).argmax(1)
-    labels = torch.where(torch.tensor(facts.right), found, (found + 1) % CLASSES)
+    labels = torch.where(torch.tensor(facts.right), found, (found + 1) % classes)
     inputs = [{"weight": weight, "x": x, "labels": labels, "batch_size": plan[2]} for _ in range(plan[0])]
     title = f"on {count(plan[0], 'rank')}, {count(plan[1], 'sample')} in batches of {plan[2]}"
     return Case(title, play, inputs, facts, seed=draw.randrange(10**6))

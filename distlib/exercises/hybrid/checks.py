@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
+from distlib.checks.errors import Signs
 from distlib.checks.formatting import count
 from distlib.checks.helpers import all_reduce
 from distlib.checks.plays.calls import attempt, call_twice
@@ -24,7 +26,7 @@ from distlib.checks.senders import is_of_the_play
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
 from distlib.exercises.hybrid.axes import Groups, Sizes, first_axis_fastest, groups_by, in_blocks
-from distlib.exercises.hybrid.cases import FEATURES, MeshPlan, WholeChain, drawn_plan, step_case
+from distlib.exercises.hybrid.cases import MeshPlan, WholeChain, drawn_plan, step_case
 from distlib.exercises.hybrid.helpers import layout_memory, layout_seconds, mesh_groups
 from distlib.exercises.hybrid.layouts import (
     Model,
@@ -32,6 +34,7 @@ from distlib.exercises.hybrid.layouts import (
     layout_bytes,
     layouts_of,
     least_bytes,
+    link_of,
     memory_parts,
     parameters_of_rank,
     seconds_parts,
@@ -60,7 +63,7 @@ def check_mesh_groups(draw: Draw, *, meshes: Sequence[Sizes], drawn: int = 0) ->
 
 
 def _drawn_mesh(draw: Draw) -> Sizes:
-    return {axis: draw.randint(2, 4) for axis in draw.sample((*AXES, "cp"), 3)}
+    return {axis: draw.randint(2, 4) for axis in draw.sample((*AXES, "cp", "ep"), draw.randint(2, 4))}
 
 
 @check_mesh_groups.judge
@@ -88,6 +91,8 @@ def _why(sizes: Sizes, axis: str, groups: Groups) -> str:
     right = groups_of(sizes, axis)
     if sorted(map(sorted, groups)) == right:
         return say("order_of_groups")
+    if sizes[axis] == 1:
+        return say("axis_of_one", axis=axis)
     if groups == groups_by(sizes, axis):
         return say("alike_along_axis", axis=axis)
     if groups == in_blocks(sizes, axis):
@@ -175,6 +180,8 @@ def _group(seen: Seen, sizes: Sizes, axis: str, rank: int, tokens: Sequence[floa
 def _why_group(sizes: Sizes, axis: str, rank: int, found: Sequence[int | None]) -> str:
     if set(found) == set(_group_of(groups_of(sizes, axis), rank)):
         return say("numbers_in_group")
+    if sizes[axis] == 1:
+        return say("axis_of_one", axis=axis)
     if found == _group_of(groups_by(sizes, axis), rank):
         return say("alike_along_axis", axis=axis)
     others = [groups_of(sizes, other) for other in sizes if other != axis]
@@ -204,6 +211,19 @@ STEP_ERRORS = (
 )
 
 
+def _step_errors(seen: Seen) -> Signs:
+    """The usual causes; first of a message between ranks that are no neighbors along pp, where the axes are turned."""
+    layout: MeshPlan = seen.facts.layout
+    ranks = list(dict.fromkeys(int(rank) for rank in re.findall(r"rank (\d+)", str(seen.error))))[:2]
+    if list(layout.sizes) == list(AXES) or len(ranks) < 2 or max(ranks) >= seen.size:
+        return STEP_ERRORS
+    one, other = map(layout.where, ranks)
+    if one["pp"] != other["pp"]:
+        return STEP_ERRORS
+    by_place = say("by_place", one=ranks[0], other=ranks[1])
+    return [*((sign, by_place) for sign in ("receives into", "waits to", "has already returned")), *STEP_ERRORS]
+
+
 @task(
     "mesh",
     "stage",
@@ -212,7 +232,7 @@ STEP_ERRORS = (
     "targets",
     "loss_function",
     "global_batch_size",
-    errors=STEP_ERRORS,
+    errors=_step_errors,
     helpers=[all_reduce],
 )
 def check_hybrid_step(
@@ -291,6 +311,7 @@ def _gradients(seen: Seen, alone: WholeChain, rank: int) -> Remarks:
             say("own_gradient"): own,
             say("averaged"): right / dp,
             say("own_batch"): _of_own_means(alone, where, part, name),
+            say("reduced_in_loop"): _reduced_in_loop(alone, where, part, name),
             say("not_divided"): right * N,
             **_along_other_axes(alone, where, name),
         }
@@ -309,6 +330,21 @@ def _of_own_means(
     scaled = [N / sum(each) * own[where["pp"]][name] for own, each in zip(alone.gradients, samples, strict=True)]
     total = part(torch.stack(scaled).sum(0))
     return [total, total / len(samples)]
+
+
+def _reduced_in_loop(
+    alone: WholeChain, where: Mapping[str, int], part: Callable[[torch.Tensor], torch.Tensor], name: str
+) -> list[torch.Tensor]:
+    """What an all-reduce after each backward pass leaves: what was added up before is added up again. Both orders."""
+    dp = alone.layout.sizes["dp"]
+    sums = [torch.stack([own[where["pp"]][name] for own in same]).sum(0) for same in zip(*alone.after, strict=True)]
+    found = []
+    for ordered in (sums, sums[::-1]):
+        total = torch.zeros_like(ordered[0])
+        for each in ordered:
+            total = dp * total + each
+        found.append(part(total))
+    return found if dp > 1 and len(sums) > 1 else []
 
 
 def _part(alone: WholeChain, tp: int, name: str, whole: torch.Tensor) -> torch.Tensor:
@@ -367,10 +403,10 @@ def _why_nothing(axes: Sequence[str]) -> str:
 def _along_pp(alone: WholeChain, src: int, dst: int, messages: Sequence[Message]) -> Remark | None:
     layout = alone.layout
     samples = list(layout.samples[layout.where(src)["dp"]]) * layout.calls
-    found = [message.nbytes / (8 * FEATURES) for message in messages]
+    found = [message.nbytes / (8 * layout.features) for message in messages]
     if sorted(found) == sorted(samples):
         return None
-    nbytes = sum(samples) * 8 * FEATURES
+    nbytes = sum(samples) * 8 * layout.features
     wrong = "packed" if sum(m.nbytes for m in messages) == nbytes else "along_pp_bytes"
     numbers = {"found": _numbers(found), "samples": _numbers(samples), "nbytes": count(nbytes, "byte")}
     return say.remark(wrong, src=src, dst=dst, **numbers)
@@ -421,12 +457,17 @@ def check_clip_gradients(draw: Draw, *, meshes: Sequence[Sizes]) -> Iterator[Cas
         yield _clip_case(draw, sizes, too_large=False)
 
 
+def _drawn_shapes(draw: Draw) -> list[list[int]]:
+    """Of one to four gradients, of one to three dimensions. Each has more numbers than a message of sums."""
+    return [[draw.randint(2, 4) for _ in range(draw.randint(1, 3))] + [3] for _ in range(draw.randint(1, 4))]
+
+
 def _clip_case(draw: Draw, sizes: Sizes, *, too_large: bool) -> Case:
     ranks = math.prod(sizes.values())
     where = [coordinates_of(rank, sizes) for rank in range(ranks)]
-    shapes = {"sharded": [(2, 3), (4,)], "replicated": [(3,), (2, 2)]}
     gradients: dict[tuple[str, int, int], list[torch.Tensor]] = {}
     for stage in range(sizes["pp"]):
+        shapes = {kind: _drawn_shapes(draw) for kind in ("sharded", "replicated")}
         for tp in range(sizes["tp"]):
             gradients["sharded", stage, tp] = [draw.normal(shape) for shape in shapes["sharded"]]
         gradients["replicated", stage, 0] = [draw.normal(shape) for shape in shapes["replicated"]]
@@ -466,8 +507,6 @@ def _(seen: Seen) -> Remarks:
 
 def _norm(seen: Seen, sizes: Sizes, norm: float, rank: int) -> Remark | None:
     found = seen[rank]["norm"]
-    if isinstance(found, torch.Tensor):
-        return say.remark("norm_is_a_tensor", rank=rank)
     is_rounded = isinstance(found, float) and math.isclose(found, norm, rel_tol=1e-5)
     otherwise = say("norm") if isinstance(found, float) else say("norm_is_a_float")
     otherwise = say("float32") if is_rounded else otherwise
@@ -574,14 +613,59 @@ def _as_title(named: Mapping[str, int]) -> str:
 @check_layout_memory.judge
 def _(seen: Seen) -> Remarks:
     model, layout = seen.facts
-    yield _number(seen, layout_bytes(model, layout), partial(_wrong_bytes, model, layout), say("memory"))
+    states, activations = memory_parts(model, layout)
+    each = 2 * parameters_of_rank(model, layout)
+    terms = {"of_parameters": each, "of_states": states - 2 * each, "of_activations": activations}
+    factors = _factors(layout, {})
+    yield _number(seen, layout_bytes(model, layout), partial(_wrong_bytes, model, layout), terms, factors, "memory")
 
 
-def _number(seen: Seen, right: float, mistakes: Callable[[], Mapping[str, Any]], otherwise: str) -> Remark | None:
-    """The function must have returned this number. Several values may belong to one mistake."""
+def _number(
+    seen: Seen,
+    right: float,
+    mistakes: Callable[[], Mapping[str, Any]],
+    terms: Mapping[str, float],
+    factors: Mapping[str, float],
+    otherwise: str,
+) -> Remark | None:
+    """The function must have returned this number.
+
+    Args:
+        mistakes: from the words for one to the values that belong to it.
+        terms: what the number is the sum of, by the names of sentences. Smaller terms may be part of larger ones.
+        factors: by which a usual mistake multiplies one of them, as they are written.
+        otherwise: the name of the sentence for anything else.
+    """
     found = seen[0]
-    is_wrong = not same(found, right)
-    return returns(seen, right, otherwise=known(found, mistakes() if is_wrong else {}, same) or otherwise)
+    if same(found, right):
+        return None
+    cause = known(found, mistakes(), same)
+    if not cause and isinstance(found, int | float):
+        cause = _off_in_one_term(found, right, terms, factors)
+    return returns(seen, right, otherwise=cause or say(otherwise))
+
+
+def _off_in_one_term(found: float, right: float, terms: Mapping[str, float], factors: Mapping[str, float]) -> str:
+    """The words for a sum in which one term alone is a multiple of what it should be; or for one that is rounded."""
+    for name, term in terms.items():
+        changes = {words: (factor - 1) * term for words, factor in factors.items()}
+        fitting = [
+            words
+            for words, change in changes.items()
+            if abs(change) > 1e-8 * right and math.isclose(found - right, change, rel_tol=1e-4)
+        ]
+        if fitting:
+            return say(
+                "term_missing" if fitting[0] == "0" else "term_times", term=say(name), factor=" = ".join(fitting)
+            )
+    return say("rounded") if float(found).is_integer() and math.isclose(found, right, rel_tol=0.02) else ""
+
+
+def _factors(layout: Mapping[str, int], more: Mapping[str, float]) -> dict[str, float]:
+    """Those of usual mistakes, as a student reads them: sizes that are missing, or stand where they should not."""
+    sizes = {**layout, **more}
+    turned = {f"1 / ({words})" if " " in words else f"1 / {words}": 1 / size for words, size in sizes.items()}
+    return {"0": 0.0, "2": 2.0, "1 / 2": 0.5, "3": 3.0, "4": 4.0, "1 / 4": 0.25, **sizes, **turned}
 
 
 def _wrong_bytes(model: Model, layout: Mapping[str, int]) -> dict[str, Any]:
@@ -612,11 +696,12 @@ def _different(found: Mapping[str, float | list[float]], right: float) -> dict[s
 
 # ── layout_seconds ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-INTRA, INTER = Link(2e-6, 40e9), Link(2e-5, 3e9)
 
-
-def _cluster(nodes: int, ranks_per_node: int) -> Cluster:
-    return Cluster(nodes=nodes, ranks_per_node=ranks_per_node, intra=INTRA, inter=INTER)
+def _drawn_cluster(draw: Draw, nodes: int, ranks_per_node: int) -> Cluster:
+    """A cluster whose links between nodes are some ten times as slow as those inside."""
+    intra = Link(draw.uniform(1.5e-6, 2.5e-6), draw.uniform(30e9, 50e9))
+    inter = Link(draw.uniform(1.5e-5, 2.5e-5), draw.uniform(2.5e9, 3.5e9))
+    return Cluster(nodes=nodes, ranks_per_node=ranks_per_node, intra=intra, inter=inter)
 
 
 @task("model", "cluster", "speed", "layout", helpers=[mesh_groups], allowed=("distlib.network.cluster",))
@@ -630,7 +715,7 @@ def check_layout_seconds(
         speed: operations per second of a rank.
     """
     for nodes, ranks_per_node in clusters:
-        cluster = _cluster(nodes, ranks_per_node)
+        cluster = _drawn_cluster(draw, nodes, ranks_per_node)
         for layout in layouts_of(model, cluster.world_size):
             title = f"{_as_title(layout)}, {count(nodes, 'node')} of {count(ranks_per_node, 'rank')}"
             facts = model, cluster, speed, layout
@@ -639,7 +724,28 @@ def check_layout_seconds(
 
 @check_layout_seconds.judge
 def _(seen: Seen) -> Remarks:
-    yield _number(seen, seconds_parts(*seen.facts)["together"], partial(_wrong_seconds, *seen.facts), say("seconds"))
+    model, cluster, speed, layout = seen.facts
+    right, steps = seconds_parts(*seen.facts), model["batch"] // layout["dp"] + layout["pp"] - 1
+    latencies = seconds_parts(model, cluster, speed, layout, _without_bandwidth(cluster, layout))
+    terms = {"all_of_compute": steps * right["compute"]}
+    for axis, (whole, waiting, bytes_alone) in TERMS.items():
+        times = steps if axis == "tp" else 1
+        terms[whole], terms[waiting] = times * right[axis], times * latencies[axis]
+        terms[bytes_alone] = times * (right[axis] - latencies[axis])
+    factors = _factors(layout, {"m": model["batch"] // layout["dp"], "m + pp - 1": steps})
+    yield _number(seen, right["together"], partial(_wrong_seconds, *seen.facts), terms, factors, "seconds")
+
+
+TERMS = {
+    "tp": ("all_of_tp", "latencies_of_tp", "bytes_of_tp"),
+    "pp": ("all_of_pp", "latencies_of_pp", "bytes_of_pp"),
+    "dp": ("all_of_dp", "latencies_of_dp", "bytes_of_dp"),
+}
+
+
+def _without_bandwidth(cluster: Cluster, layout: Mapping[str, int]) -> dict[str, Link]:
+    """Links on which bytes take no time, but messages take as long as before."""
+    return {axis: replace(link_of(axis, layout, cluster), bandwidth=math.inf) for axis in AXES}
 
 
 def _wrong_seconds(model: Model, cluster: Cluster, speed: float, layout: Mapping[str, int]) -> dict[str, Any]:
@@ -690,8 +796,8 @@ def check_choose_strategy(draw: Draw, *, model: Model, clusters: Sequence[tuple[
     Each cluster has much memory first, then too little for the fastest layout, for two layouts, for one, and for none.
     """
     for nodes, ranks_per_node in clusters:
-        cluster = _cluster(nodes, ranks_per_node)
-        for speed in (1e11, 2e12):
+        cluster = _drawn_cluster(draw, nodes, ranks_per_node)
+        for speed in (1e11 * draw.uniform(0.7, 1.3), 2e12 * draw.uniform(0.7, 1.3)):
             for memory, how in _memories(model, cluster, speed):
                 title = f"{count(nodes, 'node')} of {count(ranks_per_node, 'rank')}, {speed / 1e9:g} Gflop/s, {how}"
                 arguments = {"args": [dict(model), cluster, memory, speed], "kwargs": {}}
@@ -736,9 +842,9 @@ def _refused(text: str, right: Mapping[str, int] | None, least: float) -> Remark
         return say.remark("refused", f"such as {_as_title(right)}", text=text, cause=say(cause))
     if f"{least:.0f}" in text:
         return None
-    return say.remark(
-        "no_bytes", least=f"{least:.0f}", text=text, cause=say("nothing_fits" if "empty" in text else "least")
-    )
+    has_separators = any(f"{least:,.0f}".replace(",", each) in text for each in (",", "_", " ", "'", "."))
+    cause = "nothing_fits" if "empty" in text else "separators" if has_separators else "least"
+    return say.remark("no_bytes", least=f"{least:.0f}", text=text, cause=say(cause))
 
 
 def _possible(model: Model, cluster: Cluster, found: Mapping[str, int]) -> Remark | None:
@@ -766,5 +872,12 @@ def _fastest(model: Model, cluster: Cluster, memory: float, speed: float, found:
     fitting = [each for each in layouts_of(model, cluster.world_size) if layout_bytes(model, each) <= memory]
     smallest = min(fitting, key=lambda each: layout_bytes(model, each))
     slowest = max(fitting, key=lambda each: seconds_parts(model, cluster, speed, each)["together"])
-    cause = "memory_alone" if found == smallest else "the_slowest" if found == slowest else "not_the_fastest"
+    if list(found) != list(AXES):
+        cause = "order_of_axes"
+    elif found == smallest:
+        cause = "memory_alone"
+    elif found == slowest:
+        cause = "the_slowest"
+    else:
+        cause = "not_the_fastest"
     return say.remark("slower", f"expected {lines[0]}", f"found    {lines[1]}", cause=say(cause))

@@ -1,5 +1,5 @@
 # Wrong: an axis of one rank gets the whole communicator. Loses the hidden marks.
-# Told: here the ranks of a group have
+# Told: there is one rank, so each rank is a group
 import math
 
 

@@ -1,5 +1,5 @@
 # Wrong: integer division where it is not exact. Loses the hidden marks.
-# Told: bytes per parameter times the parameters of
+# Told: Is something rounded on the way
 def layout_memory(model: Mapping[str, int], layout: Mapping[str, int]) -> float:
     dp, pp, tp = layout["dp"], layout["pp"], layout["tp"]
     parameters = 12 * model["layers"] * model["features"] ** 2 // (pp * tp)

@@ -1,5 +1,5 @@
 # Wrong: takes the axes out of the caller's dict. Loses all marks.
-# Told: is not in list
+# Told: it has changed its argument sizes
 def mesh_groups(sizes, axis):
     names, shape = list(sizes), []
     while sizes:
