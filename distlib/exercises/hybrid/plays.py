@@ -86,6 +86,7 @@ class TensorParallelStage(torch.nn.Module):
             "gain", torch.nn.Parameter(parameters["gain"].clone()) if "gain" in parameters else None
         )
         self._comm = comm
+        self.gain: torch.nn.Parameter | None
         self.inputs: list[torch.Tensor] = []
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
