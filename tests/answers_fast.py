@@ -67,6 +67,7 @@ SLOW = {
     "broadcast/wrong_hidden_in_a_module": _SHARED,
     "ring_all_gather/wrong_hidden_in_a_module": _SHARED,
     "shift/right_keeps_its_buffer": _SHARED,
+    "ShardedOptimizer/wrong_on_the_class": _SHARED,
     "ring_all_reduce/right_keeps_its_buffers": _SHARED,
     "naive_all_reduce/wrong_exits": _ENDS,
     "ring_all_gather/wrong_exits": _ENDS,
@@ -156,9 +157,9 @@ class Cell:
     points: float | None
 
 
-def cells_of(assignment: str, folder: Path) -> list[Cell]:
-    """The named cells of an exercise's notebook in `folder`/solutions, in their order."""
-    path = folder / "solutions" / assignment / f"{assignment}.ipynb"
+def cells_of(assignment: str, folder: Path, edition: str = "solutions") -> list[Cell]:
+    """The named cells of an exercise's notebook in `folder`/solutions, or in another edition, in their order."""
+    path = folder / edition / assignment / f"{assignment}.ipynb"
     found = []
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         told = cell["metadata"].get("nbgrader")

@@ -254,8 +254,11 @@ assert len(report) == 3
 assert report[1].trace.bytes_sent == [4 * 84, 0, 0, 0, 0]
 assert report[2].results[5]["trained"] == ["0.weight", "1.weight"]
 
-report = check_replicate(replicate, world_sizes=(1, 3), buffers=True, passing=True, seed=34)
-assert report[1].trace.bytes_sent == [2 * (84 + 8), 0, 0]
+shapes = {"0.weight": (5, 4), "0.bias": (5,), "1.weight": (2, 3, 2), "2.scale": ()}
+report = check_replicate(
+    replicate, world_sizes=(1, 3), buffers=True, passing=True, shapes=shapes, seed=34
+)
+assert report[1].trace.bytes_sent == [2 * (152 + 24 + 8), 0, 0]
 
 report = check_replicate(
     replicate, world_sizes=(3,), buffers=True, dtype=torch.float64, seed=32
@@ -603,29 +606,40 @@ assert report[3].trace.bytes_sent == [3 * (64 + 208 + 32), 32 + 184, 32 + 184, 3
 print(report)
 
 # %% [markdown]
-# **Hidden test: 3 points.** More ranks, other losses, a frozen layer, gradients from before.
+# **Hidden test: 3 points.** More ranks, other models and losses, a frozen layer, gradients from before.
 
 # %% test="data_parallel_step_hidden" points=3
 # The hidden tests of data_parallel_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 5 ranks, a loss that is a sum or looks at all images at once, old gradients, frozen layers.
+### What this tests: 5 ranks, other models and images, a loss that is a sum or a joint one, old gradients, frozen ones.
 from distlib.exercises.master.checks import Step, check_data_parallel_step
 
-steps = [Step(11), Step(7, loss="sum", earlier=True)]
+steps = [
+    Step(11, image=(2, 3), hidden=5, classes=4),
+    Step(7, loss="sum", earlier=True, image=(5,), hidden=2, classes=3),
+]
 report = check_data_parallel_step(
     data_parallel_step, world_sizes=(1, 2, 3, 5), steps=steps, seed=61
 )
 assert len(report) == 8
 # 5 ranks, 11 images: rank 0 keeps 3 of them, the others have 2 each
-assert report[3].trace.bytes_sent == [4 * (64 + 208 + 32)] + [32 + 184] * 4
+assert report[3].trace.bytes_sent == [4 * (96 + 512 + 64)] + [64 + 472] * 4
 
 steps = [
-    Step(9, loss="joint"),
-    Step(5, loss="joint", frozen=("first.weight", "first.bias"), earlier=True),
+    Step(9, loss="joint", image=(1, 2, 3), hidden=7),
+    Step(
+        5,
+        loss="joint",
+        frozen=("first.weight", "first.bias"),
+        earlier=True,
+        image=(3,),
+        hidden=4,
+        classes=5,
+    ),
 ]
 report = check_data_parallel_step(data_parallel_step, world_sizes=(4,), steps=steps, seed=62)
 assert report[1].results[0]["gradients"]["first.weight"] is None
-assert report[1].trace.bytes_sent == [3 * (32 + 208 + 16), 16 + 64, 16 + 64, 16 + 64]
+assert report[1].trace.bytes_sent == [3 * (24 + 360 + 40), 40 + 200, 40 + 200, 40 + 200]
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from distlib.classroom.grader.check_message import UNWRITTEN
+from distlib.classroom.grader.check_message import split_message
 from distlib.classroom.self_check.hints import NoHint, hint
 from distlib.classroom.words import all_of, count
 from distlib.python_text import Version, here, shown, why_not_python
@@ -164,6 +164,6 @@ def result_of(error: str | None, printed: str = "") -> Result:
     """What a test said that ended with this error, or with none."""
     if error is None:
         return Result(PASSES)
-    if UNWRITTEN in error:
+    if split_message(error).is_unwritten:
         return Result(NOT_WRITTEN)
     return Result(FAILS, "\n\n".join(filter(None, [error, printed.strip()])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -121,14 +122,17 @@ def check_replicate(
     passing: bool = False,
     frozen: bool = False,
     dtype: torch.dtype = torch.float32,
+    shapes: Mapping[str, Sequence[int]] = PARAMETERS,
 ) -> Iterator[Case]:
     """`function(comm, model)`: afterwards every parameter and buffer is that of rank 0.
 
-    `passing`: one more buffer, which is not persistent.
+    Args:
+        passing: one more buffer, which is not persistent.
+        shapes: of the parameters, by name.
     """
 
     def model() -> dict[str, Any]:
-        parameters = {name: draw.whole(shape, dtype) for name, shape in PARAMETERS.items()}
+        parameters = {name: draw.whole(shape, dtype) for name, shape in shapes.items()}
         kept = {"1.mean": draw.whole((4,), dtype), "1.steps": draw.whole((), torch.int64)} if buffers else {}
         more = {PASSING: draw.whole((2,), dtype)} if passing else {}
         return {"parameters": parameters, "buffers": {**kept, **more}, "frozen": [FROZEN] if frozen else []}
@@ -309,14 +313,6 @@ STEP_ERRORS = (
     ("receives into", say("other_parts")),
     ("deadlock", say("not_every_rank")),
 )
-PIXELS, HIDDEN, CLASSES = 4, 3, 2
-SHAPES = {
-    "first.weight": (HIDDEN, PIXELS),
-    "first.bias": (HIDDEN,),
-    "last.weight": (CLASSES, HIDDEN),
-    "last.bias": (CLASSES,),
-    "offset": (HIDDEN,),
-}
 LOSSES = {"mean": "", "sum": ", the loss a sum", "joint": ", a loss in which images look at each other"}
 
 
@@ -329,12 +325,29 @@ class Step:
         loss: "mean" over the images, "sum", or "joint", in which the images look at each other.
         frozen: names of parameters that need no gradient.
         earlier: whether the parameters have a gradient from before.
+        image: the shape of an image.
+        hidden: how many hidden units the model has.
+        classes: how many outputs.
     """
 
     batch_size: int
     loss: str = "mean"
     frozen: tuple[str, ...] = ()
     earlier: bool = False
+    image: tuple[int, ...] = (4,)
+    hidden: int = 3
+    classes: int = 2
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the model's parameters and its buffer, by name."""
+        return {
+            "first.weight": (self.hidden, math.prod(self.image)),
+            "first.bias": (self.hidden,),
+            "last.weight": (self.classes, self.hidden),
+            "last.bias": (self.classes,),
+            "offset": (self.hidden,),
+        }
 
 
 @task(
@@ -361,9 +374,9 @@ def _inputs_of(step: Step, numbers: torch.Generator) -> dict[str, Any]:
     """What one rank is given, drawn from `numbers`."""
     normal = partial(torch.randn, dtype=torch.float64, generator=numbers)
     return {
-        "state": {name: normal(shape) for name, shape in SHAPES.items()},
-        "images": normal((step.batch_size, PIXELS)),
-        "labels": torch.randint(CLASSES, (step.batch_size,), generator=numbers),
+        "state": {name: normal(shape) for name, shape in step.shapes.items()},
+        "images": normal((step.batch_size, *step.image)),
+        "labels": torch.randint(step.classes, (step.batch_size,), generator=numbers),
         "loss": step.loss,
         "frozen": list(step.frozen),
         "earlier": step.earlier,
@@ -439,7 +452,7 @@ def _ways(seen: Seen) -> dict[tuple[int, int], Way]:
     ways = {}
     for rank, part in list(enumerate(inputs["images"].tensor_split(seen.size)))[1:]:
         ways[0, rank] = _way_out(seen, part)
-        ways[rank, 0] = Way(len(part) * CLASSES * 8 + back, "its outputs and its gradients", 5)
+        ways[rank, 0] = Way(len(part) * seen.facts.classes * 8 + back, "its outputs and its gradients", 5)
     return ways
 
 
@@ -447,13 +460,14 @@ def _way_out(seen: Seen, part: torch.Tensor) -> Way:
     """What goes out to a rank. `part`: its images."""
     inputs, rows, images = seen.case.inputs[0], len(part), seen.case.inputs[0]["images"]
     model = sum(tensor.nbytes for tensor in inputs["state"].values())
-    out = part.nbytes + model + rows * CLASSES * 8
+    classes = seen.facts.classes
+    out = part.nbytes + model + rows * classes * 8
     mistakes = {
         out + rows * 8: say("labels_sent"),
         out + len(images) * 8: say("labels_sent"),
         out + images.nbytes - part.nbytes: say("all_images_sent"),
         out + model: say("model_sent_twice"),
-        out + (len(images) - rows) * CLASSES * 8: say("whole_gradient_sent"),
+        out + (len(images) - rows) * classes * 8: say("whole_gradient_sent"),
         out + _nbytes_of_gradients(seen): say("gradients_sent_back"),
     }
     return Way(out, "its images, the model, and the gradient of its outputs", 7, mistakes)

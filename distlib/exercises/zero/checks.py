@@ -11,7 +11,7 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs
-from distlib.checks.formatting import count, listed
+from distlib.checks.formatting import count, dtype_name, listed
 from distlib.checks.helpers import all_reduce
 from distlib.checks.rules.flat_all_reduce import TOGETHER
 from distlib.checks.rules.returns import called, returns, type_of
@@ -222,6 +222,9 @@ def _gathers_once(seen: Seen) -> Remarks:
 
 
 def _too_much(seen: Seen, rank: int, due: int, what: str, cause: str) -> Any:
+    largest, dtype = max(seen.trace, key=lambda message: message.nbytes), dtype_name(seen.facts.dtype)
+    if largest.dtype != dtype:
+        cause = say("sent_dtype", found=largest.dtype, right=dtype)
     each, sent = f"bytes sent by each rank: {listed(seen.trace.bytes_sent)}", seen.trace.bytes_sent[rank]
     return say.remark("too_much", each, rank=rank, sent=count(sent, "byte"), due=f"{due:,}", what=what, cause=cause)
 
