@@ -1,7 +1,8 @@
 """The games as lessons call them: a play that counts is kept in the student's file, if it is the best of its level.
 
-It is kept in work/ of a course, where a student works, or in the current folder where there is no course. In the
-course itself, where authors work, nothing is kept.
+Only what the student has chosen is a play: a cell of a lesson that runs as it was given out plays for nobody. A play is
+kept in work/ of a course, where a student works, or in the current folder where there is no course. In the course
+itself, where authors work, nothing is kept.
 
     fill          lesson 09, `schedules.puzzle`
     lay_out       lesson 12, `strategy.cluster_game`; play_cluster: the same with sliders
@@ -11,9 +12,10 @@ course itself, where authors work, nothing is kept.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from distlib.games import server_race
@@ -21,6 +23,7 @@ from distlib.games.course_game import CourseGame
 from distlib.games.game_list import game_of
 from distlib.games.keep_here import keep_here
 from distlib.games.my_games import BestPlay
+from distlib.games.who_chose import BY_CELL, BY_WIDGET, is_given
 from distlib.training.schedules import puzzle
 from distlib.training.strategy import cluster_game
 from distlib.training.zero import memory_golf
@@ -32,17 +35,17 @@ Given = ParamSpec("Given")
 Got = TypeVar("Got")
 
 
-def keep_play(result: object) -> None:
-    """Keep what a game gave, if it counts, where that is right.
+def keep_play(result: object, by: str) -> None:
+    """Keep what a game gave, if it counts, where that is right. by: how it was chosen, see `who_chose`.
 
     Raises:
         TypeError: it is not a play of a game.
     """
     game = game_of(result)
-    keep_here(lambda: _best_play(game, result))
+    keep_here(lambda: _best_play(game, result, by))
 
 
-def _best_play(game: CourseGame[Any], result: object) -> BestPlay | None:
+def _best_play(game: CourseGame[Any], result: object, by: str) -> BestPlay | None:
     """What is kept of a play; None if it does not count."""
     score = game.score(result)
     if score is None:
@@ -60,16 +63,18 @@ def _best_play(game: CourseGame[Any], result: object) -> BestPlay | None:
         game.par(level),
         datetime.now(UTC).isoformat(timespec="seconds"),
         choices,
+        by=by,
     )
 
 
 def keeping(play: Callable[Given, Got]) -> Callable[Given, Got]:
-    """A function of a game that keeps what it gives."""
+    """A function of a game that keeps what it gives, if the student has chosen it."""
 
     @wraps(play)
     def kept(*args: Given.args, **kwargs: Given.kwargs) -> Got:
         result = play(*args, **kwargs)
-        keep_play(result)
+        if not is_given(sys._getframe(1)):
+            keep_play(result, BY_CELL)
         return result
 
     return kept
@@ -89,4 +94,4 @@ def play_cluster(number: int) -> ClusterBoard:
     """
     from distlib.draw.players.cluster_board import ClusterBoard  # takes the widgets along
 
-    return ClusterBoard(cluster_game.cluster_level(number), keep_play)
+    return ClusterBoard(cluster_game.cluster_level(number), partial(keep_play, by=BY_WIDGET))

@@ -2,7 +2,7 @@
 
     {"format": 1, "about": "…", "pseudonym": null,
      "plays": [{"game": "grid", "level": 1, "choices": {"rows": ["F0 F1 B0 B1", "F0 B0 F1 B1"]},
-                "score": 20, "unit": "points", "at": "2026-11-27T13:20:00+00:00", …}]}
+                "score": 20, "unit": "points", "at": "2026-11-27T13:20:00+00:00", "by": "cell", …}]}
 
 Only lessons and `distlib board` write it, and nothing sends it. Scores and titles stand in it for the student, and for
 nobody else: whoever gets the choices plays them again.
@@ -56,6 +56,8 @@ class BestPlay:
         at: when it was played, in ISO 8601 with a time zone.
         choices: what was chosen, as JSON has it. Of a training it is empty: what was chosen there is a program.
         earlier: what was the best before, the latest last: when, and its score.
+        by: how the student has chosen it, see `who_chose`; "" in files of earlier versions, which noted plays of the
+            course's own cells as well.
     """
 
     game: str
@@ -70,6 +72,12 @@ class BestPlay:
     at: str
     choices: dict[str, Any] = field(hash=False)
     earlier: tuple[tuple[str, float], ...] = ()
+    by: str = ""
+
+    @property
+    def key(self) -> tuple[str, int, bool]:
+        """What there is one best play of: a level, and whether it is known who has chosen."""
+        return self.game, self.level, bool(self.by)
 
     def beats(self, other: BestPlay) -> bool:
         """Whether this is better than another play of the same level."""
@@ -90,12 +98,25 @@ class MyGames:
 
     @property
     def to_play_again(self) -> tuple[BestPlay, ...]:
-        """The plays that have choices. Only these are handed in; trainings are graded with their exercise."""
-        return tuple(play for play in self.plays if play.choices)
+        """The best of each level with choices. Only these are handed in; trainings are graded with their exercise."""
+        best: dict[tuple[str, int], BestPlay] = {}
+        for play in self.plays:
+            level = play.game, play.level
+            if play.choices and (level not in best or play.beats(best[level])):
+                best[level] = play
+        return tuple(best.values())
+
+    @property
+    def chosen(self) -> tuple[BestPlay, ...]:
+        """The plays of which it is known that the student has chosen them."""
+        return tuple(play for play in self.plays if play.by)
 
     def with_play(self, play: BestPlay) -> MyGames:
-        """The same with a play, if that is the first or the best of its level; else this."""
-        before = next((each for each in self.plays if (each.game, each.level) == (play.game, play.level)), None)
+        """The same with a play, if that is the first or the best of its level; else this.
+
+        Of what an earlier version has kept nobody knows who has chosen it. It stays beside what the student chooses.
+        """
+        before = next((each for each in self.plays if each.key == play.key), None)
         if before and not play.beats(before):
             return self
         if before:
@@ -163,10 +184,9 @@ def _games_in(data: Any) -> MyGames:
 
 def _play_in(data: dict[str, Any]) -> BestPlay:
     earlier = tuple((at, score) for at, score in data["earlier"])
-    play = BestPlay(
-        **{name: data[name] for name in BestPlay.__dataclass_fields__ if name != "earlier"}, earlier=earlier
-    )
-    texts = (play.game, play.title, play.lesson, play.level_name, play.unit, play.at)
+    known = {name: data[name] for name in BestPlay.__dataclass_fields__ if name not in ("earlier", "by")}
+    play = BestPlay(**known, earlier=earlier, by=data.get("by", ""))
+    texts = (play.game, play.title, play.lesson, play.level_name, play.unit, play.at, play.by)
     numbers = (play.level, play.score, play.par, *(score for _, score in earlier))
     if not all(isinstance(each, str) for each in texts) or not isinstance(play.choices, dict):
         raise TypeError

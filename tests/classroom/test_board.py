@@ -255,7 +255,7 @@ def test_places_and_the_best_of_several_plays() -> None:
 # ── from a student to the instructor ─────────────────────────────────────────────────────────────────────────────────
 
 TRAINED = ("a slow network", 12.5, "s", True, 14.667)
-PLAY = BestPlay("grid", "Fill the grid", "09_pipeline", 1, "GPipe", 23, "points", False, 20, AT, BEST)
+PLAY = BestPlay("grid", "Fill the grid", "09_pipeline", 1, "GPipe", 23, "points", False, 20, AT, BEST, by="cell")
 
 
 @pytest.fixture

@@ -118,10 +118,10 @@ def test_reading_changes_nothing(course: Path) -> None:
 def test_cells_that_ran(course: Path) -> None:
     run(course / LESSON, 0.5)
     lesson = lesson_of(course)
-    assert 0 < lesson.seen.ran < lesson.seen.cells and not lesson.is_done
+    assert 0 < lesson.seen.ran < lesson.seen.cells and not lesson.has_run
     assert read_course(course).next_step.startswith("Go on with lesson 02, All-reduce: ")
     run(course / LESSON)
-    assert lesson_of(course).seen.share == 1 and lesson_of(course).is_done
+    assert lesson_of(course).seen.share == 1 and lesson_of(course).has_run
 
 
 def test_folded_cells_do_not_count(course: Path) -> None:
@@ -262,8 +262,8 @@ def test_hours_of_optional_lessons_count_once_they_are_begun(course: Path) -> No
     before = read_course(course)
     run(course / "work/lessons/lesson_03b_networks.ipynb")
     after, optional = read_course(course), lesson_of(course, "03b_networks").promise.minutes
-    assert (before.minutes_done, after.minutes_done) == (0, optional)
-    assert after.minutes_to_come == before.minutes_to_come
+    assert (before.minutes_done, after.minutes_done) == (0, 0), "that cells ran is no evidence of work"
+    assert after.minutes_to_come == before.minutes_to_come + optional
     assert hours(90) == "1.5 hours" and hours(60) == "1 hour" and hours(2_650) == "44 hours"
 
 
@@ -271,7 +271,7 @@ def test_at_the_end_it_is_shown(course: Path) -> None:
     for lesson in LESSONS:
         run(course / f"work/lessons/lesson_{lesson}.ipynb")
     hand_in_notebook(NAME, student="Ada", start=course, ran=(), sure=True)
-    assert read_course(course).next_step == "All of it is done. Show it: distlib report"
+    assert read_course(course).next_step == "You have come to the end. Show it: distlib report"
 
 
 # ── after a check ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -322,7 +322,7 @@ def test_an_update_does_not_forget_what_ran(course: Path) -> None:
     assert "execution_count" not in str(
         [c for c in read_notebook(course / LESSON)["cells"] if c.get("execution_count")]
     )
-    assert lesson_of(course).is_done
+    assert lesson_of(course).has_run
     assert [each.name for each in exercise_of(course).functions if each.source] == ["ring_all_gather"]
 
 
@@ -361,7 +361,7 @@ def test_a_torn_file_is_said_set_aside_and_replaced(course: Path, file: str, tex
     own = read_course(course)
     (remark,) = own.remarks
     assert remark.startswith(f"work/progress/{file} is ") and path.read_bytes() == content
-    assert lesson_of(course).is_done
+    assert lesson_of(course).has_run
     told = [note_work(course), *finished(results(), course / EXERCISE).remarks]
     assert sum("It is kept as work/progress/set_aside/" in each for each in told) == 1
     (kept,) = (course / "work" / "progress" / "set_aside").iterdir()
@@ -426,8 +426,8 @@ def test_a_notebook_that_is_none(course: Path) -> None:
         path.write_text("<html>Log in</html>")
     own = read_course(course)
     assert [remark.partition(" is not a notebook any more")[0] for remark in own.remarks] == [EXERCISE, LESSON]
-    assert lesson_of(course).is_done and own.last == f"lessons/lesson_{NAME}.ipynb"
-    assert note_work(course) == "" and lesson_of(course).is_done
+    assert lesson_of(course).has_run and own.last == f"lessons/lesson_{NAME}.ipynb"
+    assert note_work(course) == "" and lesson_of(course).has_run
     assert (course / LESSON).read_text() == "<html>Log in</html>"
 
 

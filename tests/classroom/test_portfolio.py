@@ -22,6 +22,7 @@ from distlib.classroom.self_check.results import FAILS, PASSES
 from distlib.classroom.student_copies.notebook_json import Notebook, read_notebook, write_notebook
 from distlib.cli import main
 from distlib.draw.light_and_dark import on_both_papers
+from distlib.draw.predictions.prediction import COMMITTED
 from distlib.games import BestPlay
 from distlib.games.my_games import keep_best
 from tests.classroom.test_my_course import EXERCISE, LESSON, NAME, make_course, results, run, write
@@ -33,7 +34,9 @@ SVG = (
     b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><rect width="9" height="9" fill="url(#hatch-D55E00)"/>'
     b"<text>rank 0</text></svg>"
 )
-PLAY = BestPlay("grid", "Fill the grid", "09_pipeline", 1, "GPipe", 18.5, "points", False, 20, "2030-11-02", {"a": 1})
+PLAY = BestPlay(
+    "grid", "Fill the grid", "09_pipeline", 1, "GPipe", 18.5, "points", False, 20, "2030-11-02", {"a": 1}, by="cell"
+)
 
 
 @pytest.fixture
@@ -65,6 +68,16 @@ def with_outputs(path: Path, *outputs: dict[str, Any], own: bool = False) -> Non
     write_notebook(path, notebook)
 
 
+def commit_all(path: Path) -> None:
+    """As if a student had committed to every prediction of a lesson."""
+    notebook = read_notebook(path)
+    for cell in notebook["cells"]:
+        if "= predict(" in "".join(cell["source"]):
+            data = {"text/html": f"<p>{COMMITTED}24 bytes.</p>"}
+            cell["outputs"] = [{"output_type": "display_data", "metadata": {}, "data": data}]
+    write_notebook(path, notebook)
+
+
 def page_of(course: Path, name: str = "", own: OwnCourse | None = None, **options: bool) -> str:
     return portfolio(course, own or read_course(course), name, TODAY, **options)
 
@@ -80,6 +93,7 @@ def words_of(page: str) -> str:
 
 def test_what_was_done_is_on_it(course: Path) -> None:
     run(course / LESSON)
+    commit_all(course / LESSON)
     write(course / EXERCISE, "naive_all_reduce", "ring_all_gather", "ring_all_reduce")
     keep_check(course, results(naive_all_reduce=PASSES, ring_all_gather=FAILS))
     keep_best(course / "work", [replace(PLAY, at="2030-11-02T10:00:00+00:00")])
@@ -306,6 +320,7 @@ def test_what_can_not_be_read_is_said_and_the_rest_is_shown(
 ) -> None:
     monkeypatch.chdir(course)
     run(course / LESSON)
+    commit_all(course / LESSON)
     (course / EXERCISE).write_text("torn")
     (course / "work" / "my_games.json").write_text("{")
     assert main(["report"]) == 0

@@ -12,7 +12,7 @@ from distlib.games.my_games import BestPlay, MyGames
 
 def own_board(games: MyGames) -> str:
     """The table, as text: a line for each level that there is."""
-    mine = {(play.game, play.level): play for play in games.plays}
+    mine = {(play.game, play.level): play for play in (*_of_unknown_choice(games), *games.chosen)}
     rows = [row for game in all_games() for row in _rows(game, mine)]
     rows += [_row_of_training(play) for play in games.plays if play.game not in all_games()]
     widths = [max(len(row[column]) for _, row in rows) for column in range(4)]
@@ -43,7 +43,12 @@ def _history(play: BestPlay | None) -> str:
     if play is None:
         return ""
     earlier = [f"{score:g}" for _, score in play.earlier[-3:]]
-    return play.at[:10] + (f", before: {', '.join(earlier)}" if earlier else "")
+    when = play.at[:10] + (f", before: {', '.join(earlier)}" if earlier else "")
+    return when if play.by else f"{when}, kept by an earlier version: who chose it was not noted"
+
+
+def _of_unknown_choice(games: MyGames) -> list[BestPlay]:
+    return [play for play in games.plays if not play.by]
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -56,7 +61,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _sentence(games: MyGames) -> str:
-    played = f"You have played {count(len(games.plays), 'level')}." if games.plays else "You have not played yet."
+    played = f"You have played {count(len(games.chosen), 'level')}." if games.chosen else "You have not played yet."
     if games.pseudonym:
         return f"{played} On the board of the class you are {games.pseudonym}, from your next distlib hand-in games on."
     return f"{played} You are not on the board of the class; to be on it: distlib board --as NAME"

@@ -12,6 +12,7 @@ notebooks_seen   what ran in each notebook, and which one was worked on last
 last_check       what the last check said
 written_functions  the functions of an exercise, as the student has written them
 marks_back       marks, from the feedback pages that came back
+predictions_made  which predictions were committed before the run
 own_course       the whole of it, as a value, and the next step
 course_reading   from a folder to that value
 progress_table   shows it: as text, and as the page that stands next to the notebooks

@@ -20,13 +20,20 @@ from distlib.classroom.my_course.notebooks_seen import (
     worked_last,
 )
 from distlib.classroom.my_course.own_course import OwnCourse, OwnExercise, OwnLesson
+from distlib.classroom.my_course.predictions_made import (
+    PredictionsMade,
+    keep_predictions,
+    kept_predictions,
+    predictions_made,
+)
 from distlib.classroom.my_course.written_functions import WrittenFunction, written_functions
 from distlib.classroom.register.term_dates import term_dates
 from distlib.classroom.student_copies.bring import course_version, version_of
 from distlib.classroom.student_copies.copy_paths import EXERCISES, FOLDER, copies, exercise_copy, lesson_of
 from distlib.classroom.student_copies.notebook_json import Notebook, parse_notebook, read_notebook
 from distlib.classroom.uploads.upload_folder import UploadFolder
-from distlib.games import BestPlay, PlaysUnreadable, best_plays
+from distlib.games import BestPlay, PlaysUnreadable
+from distlib.games.my_games import read_games
 from distlib.printable import printable
 
 
@@ -38,6 +45,7 @@ class _Found:
     mine: dict[str, Notebook] = field(default_factory=dict)
     seen: dict[str, SeenNotebook] = field(default_factory=dict)
     functions: dict[str, list[WrittenFunction]] = field(default_factory=dict)
+    predictions: dict[str, PredictionsMade] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
 
@@ -71,7 +79,7 @@ def _own_course(course: Path, found: _Found) -> OwnCourse:
         (own := _exercise(course, name, found, marks)).name: own for name in found.originals if _is_exercise(name)
     }
     lessons = [
-        OwnLesson(stem, promise_of(notebook), found.seen[name], exercises.get(stem))
+        OwnLesson(stem, promise_of(notebook), found.seen[name], exercises.get(stem), found.predictions[name])
         for name, notebook in found.originals.items()
         if not _is_exercise(name) and (stem := lesson_of(name))
     ]
@@ -82,7 +90,7 @@ def _own_course(course: Path, found: _Found) -> OwnCourse:
 
 def _keep(course: Path, found: _Found) -> str:
     try:
-        return keep_seen(course, found.seen)
+        return " ".join(filter(None, [keep_seen(course, found.seen), keep_predictions(course, found.predictions)]))
     except OSError as error:
         return f"{FOLDER}/ can't be written ({error.strerror or error}), so what you did is not kept there."
 
@@ -90,7 +98,8 @@ def _keep(course: Path, found: _Found) -> str:
 def _find(course: Path) -> _Found:
     found = _Found()
     before, unreadable = kept_before(course)
-    found.remarks += [unreadable] if unreadable else []
+    committed, torn = kept_predictions(course)
+    found.remarks += [told for told in (unreadable, torn) if told]
     if not (course / FOLDER).is_dir():
         found.remarks.append(
             f"There is no folder {FOLDER}/ yet. distlib lab makes it, with your copies of all notebooks."
@@ -103,6 +112,8 @@ def _find(course: Path) -> _Found:
             found.remarks.append(f"The course's own {original.name} is broken. Get it again: distlib update")
             continue
         _find_copy(found, name, copy, before.get(name))
+        kept = committed.get(name, frozenset())
+        found.predictions[name] = predictions_made(found.originals[name], found.mine.get(name), kept)
     return found
 
 
@@ -166,9 +177,9 @@ def _exercise(course: Path, name: str, found: _Found, marks: Mapping[str, PointS
 
 
 def _games(course: Path, remarks: list[str]) -> Sequence[BestPlay]:
-    """The best plays; a remark more, if they can't be read."""
+    """The best plays that the student has chosen; a remark more, if they can't be read."""
     try:
-        return best_plays(course / FOLDER)
+        return read_games(course / FOLDER).chosen
     except PlaysUnreadable as error:
         remarks.append(f"{error}. Its scores are left out here.")
         return ()

@@ -9,13 +9,15 @@ from datetime import datetime
 from distlib.classroom.grader.point_sum import PointSum
 from distlib.classroom.my_course.lesson_promise import LessonPromise
 from distlib.classroom.my_course.notebooks_seen import SeenNotebook
+from distlib.classroom.my_course.predictions_made import PredictionsMade
 from distlib.classroom.my_course.written_functions import WrittenFunction
 from distlib.classroom.self_check.results import FAILS, PASSES
 from distlib.classroom.student_copies.copy_paths import lesson_of
-from distlib.classroom.words import joined
+from distlib.classroom.words import count, joined
 from distlib.games import BestPlay
 
-ENOUGH = 0.9  # of its cells: a lesson counts as done although a cell or two did not run
+ENOUGH = 0.9  # of its cells: a lesson counts as run although a cell or two did not
+_MOST = 0.5  # of its predictions: more than that must be committed
 _WRITTEN, NOT_WRITTEN = "written", "not written"
 
 
@@ -63,9 +65,13 @@ class OwnExercise:
 
     @property
     def minutes_done(self) -> float:
-        """Of the minutes that it takes, the share of the functions that pass; all of them once it is handed in."""
+        """Of the minutes that it takes, the share of the functions that pass; all of them once it is handed in.
+
+        What is handed in without a line of the student's took no time.
+        """
         share = len(self.names(PASSES)) / len(self.functions) if self.functions else 0.0
-        return self.promise.minutes * (1.0 if self.handed_in else share)
+        is_handed_in = self.handed_in is not None and any(each.source for each in self.functions)
+        return self.promise.minutes * (1.0 if is_handed_in else share)
 
     @property
     def next(self) -> str:
@@ -92,12 +98,14 @@ class OwnLesson:
         promise: what it promises.
         seen: what ran in it.
         exercise: of this lesson; None if it has none.
+        predictions: what it asks, and what was committed.
     """
 
     name: str
     promise: LessonPromise
     seen: SeenNotebook
     exercise: OwnExercise | None = None
+    predictions: PredictionsMade = PredictionsMade()
 
     @property
     def number(self) -> str:
@@ -109,9 +117,23 @@ class OwnLesson:
         return f"lesson {self.number}, {self.promise.short_title}"
 
     @property
-    def is_done(self) -> bool:
-        """Whether it has run, but for a cell or two."""
+    def has_run(self) -> bool:
+        """Whether its cells have run, but for one or two. That says nothing about who has run them, and why."""
         return self.seen.share >= ENOUGH
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has run, and there is evidence of work: most predictions, or all functions of its exercise."""
+        return self.has_run and (self.predictions.share > _MOST or (self.exercise is not None and self.exercise.passes))
+
+    @property
+    def evidence(self) -> list[str]:
+        """What was done by hand: "5 of 6 predictions committed", "all 4 functions pass their tests"."""
+        asked, passing = len(self.predictions.asked), len(self.exercise.names(PASSES)) if self.exercise else 0
+        made = [f"{self.predictions.number} of {count(asked, 'prediction')} committed before the run"]
+        functions = len(self.exercise.functions) if self.exercise else 0
+        passed = [f"{passing} of {count(functions, 'function')} pass{'es' if passing == 1 else ''} the tests"]
+        return [*(made if self.predictions.number else []), *(passed if passing else [])]
 
     @property
     def is_begun(self) -> bool:
@@ -121,8 +143,8 @@ class OwnLesson:
 
     @property
     def minutes_done(self) -> float:
-        """Of the minutes that it takes with its exercise, those that are done."""
-        read = self.promise.minutes * (1.0 if self.is_done else self.seen.share)
+        """Of the minutes that it takes with its exercise, those of which there is evidence: predictions, functions."""
+        read = self.promise.minutes * min(1.0 if self.has_run else self.seen.share, self.predictions.share)
         return read + (self.exercise.minutes_done if self.exercise else 0.0)
 
     @property
@@ -133,9 +155,9 @@ class OwnLesson:
     @property
     def next(self) -> str:
         """What to do next in it, as a command; "" if there is nothing to do."""
-        if not self.is_done and not self.seen.ran:
+        if not self.has_run and not self.seen.ran:
             return f"Open {self.title}"
-        if not self.is_done:
+        if not self.has_run:
             return f"Go on with {self.title}: {self.seen.ran} of {self.seen.cells} cells have run"
         return self.exercise.next if self.exercise else ""
 
@@ -184,10 +206,10 @@ class OwnCourse:
             if lesson.promise.is_optional and not lesson.is_begun:
                 continue
             if lesson.next:
-                hands_in = lesson.is_done and lesson.exercise is not None and lesson.exercise.passes
+                hands_in = lesson.has_run and lesson.exercise is not None and lesson.exercise.passes
                 then = next_lesson(self.lessons, lesson.name) if hands_in else None
                 return f"{lesson.next}, then go on with {then.title}." if then else f"{lesson.next}."
-        return "All of it is done. Show it: distlib report"
+        return "You have come to the end. Show it: distlib report"
 
     def _here(self) -> int:
         """The index of the lesson where the student was."""

@@ -1,7 +1,8 @@
 """`distlib report`: one page about what somebody has done in this course, to show to others. It loads and runs nothing.
 
-What he or she can do now, by what the finished lessons promise; pictures of own runs; the functions, with their code;
-marks. Nothing on it is claimed that the student's folder does not show.
+What he or she can do now, by what the lessons promise that are done, with the evidence; pictures of own runs; the
+functions, with their code; marks. Nothing is claimed of which the student's folder has no evidence. That cells ran is
+none.
 """
 
 from __future__ import annotations
@@ -107,12 +108,15 @@ def _tiles(own: OwnCourse, done: Sequence[OwnLesson]) -> list[tuple[str, str]]:
     """Numbers, and what they count."""
     passing = sum(len(each.names(PASSES)) for each in own.exercises)
     marks = [each.marks for each in own.exercises if each.marks]
+    ran, predicted = sum(lesson.has_run for lesson in own.lessons), sum(each.predictions.number for each in own.lessons)
     tiles = [(str(len(done)), f"of {count(len(own.counted), 'lesson')} done")] if done else []
+    tiles += [(str(ran), f"of {count(len(own.counted), 'lesson')} run")] if ran > len(done) else []
+    tiles += [(str(predicted), f"prediction{'' if predicted == 1 else 's'} before a run")] if predicted else []
     tiles += [
         (str(passing), f"function{'' if passing == 1 else 's'} that pass{'es' if passing == 1 else ''} the tests")
     ]
     amount, unit = hours(own.minutes_done).split(" ")
-    tiles += [(amount, f"{unit} of work, as the course counts them")]
+    tiles += [(amount, f"{unit} of work, as the course counts them")] if own.minutes_done else []
     if marks:
         tiles.append((points(sum(each.got for each in marks)), f"of {points(sum(each.full for each in marks))} points"))
     return tiles

@@ -20,7 +20,7 @@ from distlib.whole_file import write_file
 
 PAGE = f"{FOLDER}/my_course.md"
 _LEAST_TITLE = 20  # letters of a title that are shown in any case
-_HEADS = ("", "lesson", "ran", "exercise", "due", "hand-in", "marks", "hours")
+_HEADS = ("", "lesson", "ran", "predicted", "exercise", "due", "hand-in", "marks", "hours")
 
 
 def progress_text(own: OwnCourse, width: int | None = None) -> str:
@@ -54,15 +54,25 @@ def write_page(course: Path, own: OwnCourse) -> None:
 
 
 def in_numbers(own: OwnCourse) -> str:
-    """ "Done: 3 of 19 lessons, 9 of 80 functions, 2 of 17 hand-ins made; about 4.2 hours. To come: about 50 hours." """
+    """What has run, what is done, the hours that this stands for, and what is to come.
+
+    "Run: 3 of 19 lessons. To come: about 50 hours.
+    Done: 2 of 19 lessons, 9 of 110 predictions, 9 of 80 functions, 2 of 17 hand-ins made; about 4.2 hours."
+    """
     lessons, exercises = own.counted, [lesson.exercise for lesson in own.counted if lesson.exercise]
     functions = sum(len(each.functions) for each in exercises)
     passing = sum(len(each.names(PASSES)) for each in exercises)
-    done = f"{sum(lesson.is_done for lesson in lessons)} of {count(len(lessons), 'lesson')}"
+    ran, done = (
+        f"{number} of {count(len(lessons), 'lesson')}"
+        for number in (sum(lesson.has_run for lesson in lessons), sum(lesson.is_done for lesson in lessons))
+    )
+    asked = sum(len(lesson.predictions.asked) for lesson in lessons)
+    predicted = f"{sum(lesson.predictions.number for lesson in lessons)} of {count(asked, 'prediction')}"
     handed = f"{sum(each.handed_in is not None for each in exercises)} of {count(len(exercises), 'hand-in')} made"
     return (
-        f"Done: {done}, {passing} of {count(functions, 'function')}, {handed}; about {hours(own.minutes_done)}. "
-        f"To come: about {hours(own.minutes_to_come)}."
+        f"Run: {ran}. To come: about {hours(own.minutes_to_come)}.\n"
+        f"Done: {done}, {predicted}, {passing} of {count(functions, 'function')}, {handed}; "
+        f"about {hours(own.minutes_done)}."
     )
 
 
@@ -99,6 +109,7 @@ def _texts(lesson: OwnLesson, room: int | None = None) -> tuple[str, ...]:
         lesson.number,
         _title(lesson, room),
         _ran(lesson),
+        _predicted(lesson),
         _passing(own) if own else "",
         _due(own.due) if own and own.due else "",
         f"made {own.handed_in.astimezone():%d %b}" if own and own.handed_in else "",
@@ -120,9 +131,15 @@ def _title(lesson: OwnLesson, room: int | None = None) -> str:
 
 
 def _ran(lesson: OwnLesson) -> str:
-    if lesson.is_done:
+    if lesson.has_run:
         return "✓"
     return f"◐ {lesson.seen.ran} of {lesson.seen.cells}" if lesson.seen.ran else "–"
+
+
+def _predicted(lesson: OwnLesson) -> str:
+    """ "4 of 6": how many predictions were committed."""
+    made = lesson.predictions
+    return f"{made.number} of {len(made.asked)}" if made.number else "–" if made.asked else ""
 
 
 def _passing(own: OwnExercise) -> str:
@@ -154,8 +171,10 @@ def _page(own: OwnCourse) -> str:
             "",
             *games,
             "Hours are those of the lesson with its exercise; optional ones count once you have begun them. A lesson "
-            "is done when nine of ten of its cells have run, a function when it passes the last check "
-            "(`distlib check`). `distlib report` makes a page of it all to show to others.\n",
+            "has run when nine of ten of its cells have. It is done when, besides, you have committed most of its "
+            "predictions, or all functions of its exercise pass; a function is when it passes the last check (`distlib "
+            "check`). Hours of a lesson count by its predictions, those of an exercise by its functions. `distlib "
+            "report` makes a page of it all to show to others.\n",
             "This page is made anew when JupyterLab starts, and with every check. In a terminal: `distlib progress`.",
             "",
         ]
@@ -163,11 +182,11 @@ def _page(own: OwnCourse) -> str:
 
 
 def _linked(lesson: OwnLesson) -> list[str]:
-    number, title, ran, passing, *others = map(_harmless, _texts(lesson))
+    number, title, ran, predicted, passing, *others = map(_harmless, _texts(lesson))
     lesson_file = lesson_copy(lesson.name).removeprefix(f"{FOLDER}/")
     exercise_file = exercise_copy(lesson.name).removeprefix(f"{FOLDER}/")
     exercise = f"[{passing.replace('–', 'to do')}]({exercise_file})" if lesson.exercise else ""
-    return [number, f"[{title}]({lesson_file})", ran, exercise, *others]
+    return [number, f"[{title}]({lesson_file})", ran, predicted, exercise, *others]
 
 
 def _row(cells: Sequence[str]) -> str:

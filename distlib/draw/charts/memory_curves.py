@@ -151,4 +151,6 @@ def _alt(accounts: Mapping[str, Sequence[Sample]], title: str, limit: float | No
         parts = ", ".join(f"{kind} {format_bytes(nbytes)}" for kind, nbytes in peak.bytes.items())
         told.append(f"{name}: at most {format_bytes(peak.total)}, in the phase {peak.phase}: {parts}.")
     allowed = f" Allowed are {format_bytes(limit)}." if limit is not None else ""
-    return " ".join([f"{title}. Bytes alive during a step.", *told]) + allowed
+    most = max(sample.total for samples in accounts.values() for sample in samples)
+    over = " More than is allowed." if limit is not None and most > limit else ""
+    return " ".join([f"{title}. Bytes alive during a step.", *told]) + allowed + over

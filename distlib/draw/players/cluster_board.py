@@ -21,7 +21,7 @@ class ClusterBoard(SliderBoard):
 
     Args:
         level: which is played.
-        played: called with every layout that was played.
+        played: called with every layout that was played, from the first move on.
 
     Attributes:
         level: which is played.
@@ -58,7 +58,7 @@ class ClusterBoard(SliderBoard):
         except ValueError as error:
             return refused_scene(self.level, str(error))
         self.attempts.append(laid)
-        if self._played:
+        if self._played and self.is_moved:
             self._played(laid)
         return cluster_scene(laid)
 

@@ -24,10 +24,11 @@ class SliderBoard(ABC):
     Attributes:
         sliders: as given.
         widget: the picture in the browser.
+        is_moved: whether anybody has moved a slider.
     """
 
     def __init__(self, sliders: Mapping[str, Slider]) -> None:
-        self.sliders = sliders
+        self.sliders, self.is_moved = sliders, False
         self._drawing = threading.RLock()
         self.widget = PlayerWidget(scene=self.scene().to_data())
         for slider in self.sliders.values():
@@ -43,6 +44,7 @@ class SliderBoard(ABC):
         A kernel handles messages of widgets on the main thread and on another one (a *subshell*), two sliders' at once.
         """
         with self._drawing:
+            self.is_moved = True
             self.widget.scene = self.scene().to_data()
 
     def _ipython_display_(self) -> None:

@@ -14,7 +14,7 @@ import anywidget
 import traitlets
 
 from distlib.draw.live import BROWSER, instead_html, show_live
-from distlib.draw.predictions.prediction import Prediction
+from distlib.draw.predictions.prediction import COMMITTED, Prediction
 
 RUN_AGAIN = "To predict (again), run this cell: a form belongs to the kernel that has shown it."
 
@@ -95,7 +95,7 @@ def show_form(prediction: Prediction) -> None:
 
 def _instead(prediction: Prediction) -> str:
     """What a page without the form shows: the question, and what was committed or how to commit."""
-    said = f"You committed: {prediction.said}. " if prediction.committed else ""
+    said = f"{COMMITTED}{prediction.said}. " if prediction.committed else ""
     return (
         f"<p><b>{html.escape(prediction.question)}</b></p>"
         f"<p>{html.escape(_options(prediction))}{html.escape(said)}{RUN_AGAIN}</p>"

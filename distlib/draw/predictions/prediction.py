@@ -20,6 +20,7 @@ from typing import Any
 
 from distlib.draw.predictions.answer_kinds import Kind, Number, Value
 
+COMMITTED = "You committed: "  # before what was committed, where the form can't be shown
 NOT_COMMITTED = " (No prediction was committed.)"  # behind what came out
 
 

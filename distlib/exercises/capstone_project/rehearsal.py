@@ -25,6 +25,7 @@ from distlib.exercises.capstone_project.job_cases import Challenge, training_cas
 from distlib.exercises.capstone_project.training_run import TrainingRun
 from distlib.games.keep_here import keep_here
 from distlib.games.my_games import BestPlay
+from distlib.games.who_chose import BY_FUNCTION
 from distlib.network import Cluster, Link
 from distlib.trace import Trace
 
@@ -93,4 +94,4 @@ def _best_play(run: TrainingRun) -> BestPlay:
     level, (seconds, par) = KEPT.index(run.setting) + 1, seconds_and_par(run)
     at = datetime.now(UTC).isoformat(timespec="seconds")
     about = ("19_capstone", "The project", "19_capstone", level, run.setting.name)
-    return BestPlay(*about, seconds, "s", True, par, at, {})
+    return BestPlay(*about, seconds, "s", True, par, at, {}, by=BY_FUNCTION)
