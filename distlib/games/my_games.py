@@ -114,7 +114,7 @@ class MyGames:
     def with_play(self, play: BestPlay) -> MyGames:
         """The same with a play, if that is the first or the best of its level; else this.
 
-        Of what an earlier version has kept nobody knows who has chosen it. It stays beside what the student chooses.
+        Of what an earlier version has kept nobody knows who has chosen it. It stays next to what the student chooses.
         """
         before = next((each for each in self.plays if each.key == play.key), None)
         if before and not play.beats(before):

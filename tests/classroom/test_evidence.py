@@ -263,7 +263,7 @@ def test_plays_of_an_earlier_version_stay_and_are_no_evidence(course: Path, run_
     number = len(games.plays)
     assert number and games.chosen == () and len(games.to_play_again) == number
     assert "kept by an earlier version: who chose it was not noted" in own_board(games)
-    assert read_course(course).games == ()
+    assert not read_course(course).games
     run_cell("lay_out(1, tp=2, dp=2, stage=1)")
     games = read_games(course / "work")
     assert len(games.plays) == number + 1 and len(games.chosen) == 1 and len(games.to_play_again) == number

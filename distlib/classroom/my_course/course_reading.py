@@ -32,8 +32,7 @@ from distlib.classroom.student_copies.bring import course_version, version_of
 from distlib.classroom.student_copies.copy_paths import EXERCISES, FOLDER, copies, exercise_copy, lesson_of
 from distlib.classroom.student_copies.notebook_json import Notebook, parse_notebook, read_notebook
 from distlib.classroom.uploads.upload_folder import UploadFolder
-from distlib.games import BestPlay, PlaysUnreadable
-from distlib.games.my_games import read_games
+from distlib.games import BestPlay, PlaysUnreadable, best_plays
 from distlib.printable import printable
 
 
@@ -179,7 +178,7 @@ def _exercise(course: Path, name: str, found: _Found, marks: Mapping[str, PointS
 def _games(course: Path, remarks: list[str]) -> Sequence[BestPlay]:
     """The best plays that the student has chosen; a remark more, if they can't be read."""
     try:
-        return read_games(course / FOLDER).chosen
+        return [play for play in best_plays(course / FOLDER) if play.by]
     except PlaysUnreadable as error:
         remarks.append(f"{error}. Its scores are left out here.")
         return ()
