@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 import sys
 from pathlib import Path
@@ -26,3 +27,9 @@ def limit_memory(more: int) -> None:
     if sys.platform == "linux":
         pages = int(Path("/proc/self/statm").read_text().split()[5])
         limit_to(resource.RLIMIT_DATA, pages * resource.getpagesize() + more)
+
+
+def allow_processor_seconds(more: float) -> None:
+    """From now on, let this process take so much more time of the processor; then the system ends it (SIGXCPU)."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    limit_to(resource.RLIMIT_CPU, math.ceil(usage.ru_utime + usage.ru_stime + more))

@@ -6,6 +6,7 @@ from distlib.classroom.grader.file_kind import kind_of
 from distlib.classroom.my_course.course_reading import note_work
 from distlib.classroom.student_copies.bring import Brought, bring
 from distlib.classroom.student_copies.copy_paths import FOLDER, copies
+from distlib.ordinary_file import read_ordinary
 from distlib.printable import printable
 
 
@@ -59,7 +60,7 @@ def report(course: Path, brought: list[Brought]) -> list[str]:
 
 def _kind(path: Path) -> str:
     try:
-        return printable(str(kind_of(path.read_bytes())))
+        return printable(str(kind_of(read_ordinary(path))))
     except OSError as error:
         return f"it can't be read: {error.strerror}"
 

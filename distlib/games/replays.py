@@ -27,7 +27,7 @@ import torch
 
 from distlib.games.choice_values import shown
 from distlib.games.handed_plays import HandedPlay
-from distlib.process_limits import limit_memory, limit_to
+from distlib.process_limits import allow_processor_seconds, limit_memory, limit_to
 
 CPU_SECONDS = 60  # of one replay; the longest that a game allows takes ten
 PATIENCE = 600.0  # seconds on a clock: a busy machine gives a replay little of its time
@@ -157,23 +157,17 @@ def _work(connection: Connection, cpu_seconds: int, memory: int) -> None:
     """What a worker does, until nobody is there any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the board's business
     torch.set_num_threads(1)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limit_to(resource.RLIMIT_CORE, 0)
     limit_memory(memory)
     with suppress(EOFError):
         while True:
             play = connection.recv()
-            _allow(cpu_seconds)
+            allow_processor_seconds(cpu_seconds + 1)
             try:
                 answer = replay_here(play)
             except MemoryError:
                 answer = GameReplay(None, f"its replay takes more than {memory >> 20} MiB")
             connection.send(answer)
-
-
-def _allow(seconds: int) -> None:
-    """Let this process take that much more processor time, and no more."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    limit_to(resource.RLIMIT_CPU, int(usage.ru_utime + usage.ru_stime) + seconds + 1)
 
 
 def replay_here(play: HandedPlay) -> GameReplay:

@@ -16,6 +16,7 @@ import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 from distlib.arguments import check_integer, is_real
@@ -108,7 +109,8 @@ class Cluster:
                 f"expected stragglers as a mapping from ranks to factors, {{1: 3.0}}, got {self.stragglers!r}"
             )
         for rank, factor in self.stragglers.items():
-            if rank not in range(self.world_size) or not (is_real(factor) and 0 < factor < math.inf):
+            is_rank = isinstance(rank, Integral) and 0 <= rank < self.world_size  # a range would be walked for a text
+            if not is_rank or not (is_real(factor) and 0 < factor < math.inf):
                 raise ValueError(
                     f"expected stragglers among the ranks 0 to {self.world_size - 1} with factors above 0, "
                     f"got rank {rank!r} with factor {factor!r}"

@@ -12,7 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distlib import Cluster, Link
+from distlib import Cluster, Link, ReduceOp
+from distlib.judge.remote.records import Record, record_told, told_record
 from distlib.judge.remote.wire import (
     MOST_PAYLOAD,
     Wire,
@@ -24,9 +25,10 @@ from distlib.judge.remote.wire import (
     encode,
 )
 
+KEYS = st.integers(-(1 << 53) + 1, (1 << 53) - 1)
 PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(st.text() | st.integers(), inner),
+    st.none() | st.booleans() | st.integers(-(10**38), 10**38) | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(st.text() | KEYS, inner),
     max_leaves=20,
 )
 
@@ -57,12 +59,43 @@ def test_tensors_come_out_as_they_went_in(dtype: torch.dtype) -> None:
         assert torch.equal(arrived, tensor)
 
 
-def test_clusters_and_links_travel() -> None:
-    cluster = Cluster(nodes=2, ranks_per_node=4, intra=Link(1e-6, 1e11), inter=Link(5e-6, 1e10), stragglers={3: 2.0})
-    assert decode(*encode({"on": cluster, "over": (Link(0.0, float("inf")),)})) == {
-        "on": cluster,
-        "over": (Link(0.0, float("inf")),),
-    }
+CLUSTER = Cluster(nodes=2, ranks_per_node=4, intra=Link(1e-6, 1e11), inter=Link(5e-6, 1e10), stragglers={3: 2.0})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"on": CLUSTER, "over": (Link(0.0, float("inf")),)}, ReduceOp.MAX, {(1, 2): 3, None: 4}, 10**60],
+    ids=["networks", "an operation", "other keys", "a long number"],
+)
+def test_what_a_judge_may_send_and_a_rank_may_not(value: object) -> None:
+    assert decode(*encode(value), trusts=True) == value
+    with pytest.raises(WireError, match="expected a frame"):
+        decode(*encode(value))
+
+
+@pytest.mark.parametrize("record", [CLUSTER, Link(0.0, float("inf")), ReduceOp.AVG], ids=str)
+def test_a_rank_hands_a_network_to_a_helper_as_plain_values(record: Record) -> None:
+    assert record_told(decode(*encode(told_record(record)))) == record
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        ("Cluster", {}),
+        ("Cluster", {**told_record(CLUSTER)[1], "stragglers": {"x": 1.0}, "nodes": 10**18}),
+        ("Cluster", {**told_record(CLUSTER)[1], "intra": 3}),
+        ("Link", {"latency": "1", "bandwidth": 1}),
+        ("ReduceOp", {"value": "all"}),
+        ("World", {}),
+        ([], {}),
+        (),
+        7,
+    ],
+    ids=repr,
+)
+def test_what_makes_no_network_is_refused(told: object) -> None:
+    with pytest.raises((LookupError, TypeError, ValueError)):
+        record_told(told)
 
 
 @pytest.mark.parametrize(

@@ -314,8 +314,8 @@ class _Grader:
         except Exception as error:  # whatever is wrong with one student, the others are graded
             record = replace(record, problem=_why(error))
         if record.problem:
+            autograded.withdraw()  # also where the gradebook can't be written: what stays is whole
             self._book.record_failure(student, timestamp)
-        if record.problem:
             autograded.discard()
         self._outdated += [student] if had_feedback else []
         self._note_changes(record)

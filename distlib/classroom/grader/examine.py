@@ -2,20 +2,16 @@
 
     the grader ──Examinee, Judge──► a process, forked ──► read, transplant, judge ──Examined──► the grader
 
-So nothing that one submission does to its judge reaches another one. Only the grader writes files and marks.
-
-The fork server is Python's own (multiprocessing), not `distlib.worlds.forkserver`: each process needs one function, one
-result and a limit of its own, and the judge that goes there holds an open connection, which multiprocessing pickles.
+So nothing that one submission does to its judge reaches another one. Only the grader writes files and marks. The
+process has so much time of the processor for reading the notebook, and so much for judging it: for decoding what its
+ranks send, and for the checks. Then the system ends it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import multiprocessing
-import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -34,14 +30,21 @@ from distlib.classroom.grader.submission import CannotGrade, find_notebook, read
 from distlib.classroom.grader.transplant import transplant
 from distlib.classroom.grader.verdicts import Verdicts, is_test, needed_tests, note_verdicts, verdict_hashes
 from distlib.printable import printable
-from distlib.process_limits import limit_memory
+from distlib.process_limits import allow_processor_seconds
 from distlib.python_text import WRITTEN_WITH, here, shown
+from distlib.reading_process import EndedEarly, ReadingProcess
 
 MEMORY = 3 << 30  # bytes for one submission in the grader's process; its ranks have limits of their own
 READING = 30.0  # seconds of the processor to read one submission, however busy the machine is; a usual one takes 0.1
+JUDGING = 240.0  # the same, to judge it: without what its ranks take. A usual one takes 3, the longest of ours 40
+_IN_C = 5.0  # seconds more to read it, until its process is ended in the midst of it
 PATIENCE = 900.0  # seconds for one submission, on a free machine; the judge's own limits end it long before
 
 _LONGEST_REMARK = 500  # characters
+_TOO_LONG = (
+    "what it holds, or what its functions send and return, takes too long to read: more than "
+    f"{READING:g} s of the processor for the notebook, or {JUDGING:g} s for the rest"
+)
 
 
 class JudgedNotebook(Protocol):
@@ -103,8 +106,11 @@ class Examined:
     older: list[str] = field(default_factory=list)
 
 
-def examine(task: Examinee, judge: Judge) -> Examined:
-    """Read, transplant and judge one submission, here."""
+def examine(task: Examinee, judge: Judge, allow: Callable[[float], None] = lambda seconds: None) -> Examined:
+    """Read, transplant and judge one submission, here.
+
+    allow: called before it is judged with the seconds of the processor that this may take.
+    """
     start = time.monotonic()
     try:
         with _limited(READING):
@@ -112,6 +118,7 @@ def examine(task: Examinee, judge: Judge) -> Examined:
             submission = read_submission(path)
             transplanted = transplant(task.source, submission.cells)
             transplanted.notebook.metadata["distlib"] = {WRITTEN_WITH: submission.python}
+        allow(JUDGING * max(1.0, task.times))
         done, judges, judged = _judged(task, transplanted.notebook, judge)
         remarks = [*remarks, *submission.remarks, *transplanted.remarks, *judges]
         examined = Examined(nbformat.writes(done), remarks=remarks, judged=judged, older=transplanted.older)
@@ -207,10 +214,12 @@ class _Running:
     def __init__(self, student: str, task: Examinee, open_judge: OpenJudge, patience: float) -> None:
         self.student, self._patience = student, busy() * max(1.0, task.times) * patience
         self.deadline = time.monotonic() + self._patience
-        self.connection, theirs = multiprocessing.Pipe(duplex=False)
-        with theirs, open_judge(task.source.notebook) as judge:
-            self._process = _processes(judge).Process(target=_examine_for, args=(task, judge, theirs), daemon=True)
-            self._process.start()
+        with open_judge(task.source.notebook) as judge:
+            preload = [getattr(judge, "func", judge).__module__]
+            self._process = ReadingProcess(
+                examine, (task, judge, allow_processor_seconds), seconds=READING + _IN_C, memory=MEMORY, preload=preload
+            )
+        self.connection = self._process.connection
 
     def result(self) -> Examined:
         """What came of it; the process is gone afterwards."""
@@ -218,43 +227,16 @@ class _Running:
             if not self.connection.poll():
                 problem = f"the grader did not come to an end within {self._patience:g} s"
                 return Examined(problem=problem, seconds=self._patience)
-            received = self.connection.recv()
+            received = self._process.result()
             assert isinstance(received, Examined)
             return received
-        except EOFError:
-            self._process.join()
-            return Examined(problem=f"the grader's process ended ({_ending(self._process.exitcode)})")
+        except EndedEarly as ended:
+            return Examined(problem=_TOO_LONG if ended.is_out_of_time else f"the grader's process ended ({ended})")
         finally:
             self.end()
 
     def end(self) -> None:
-        self._process.kill()
-        self._process.join()
-        self.connection.close()
-
-
-def _processes(judge: Judge) -> multiprocessing.context.ForkServerContext:
-    """How processes are made: as forks of one that has imported what all of them need."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, getattr(judge, "func", judge).__module__])
-    return context
-
-
-def _examine_for(task: Examinee, judge: Judge, connection: Connection) -> None:
-    """What the forked process does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the grader's business
-    limit_memory(MEMORY)
-    grader = multiprocessing.parent_process()
-    assert grader is not None
-    threading.Thread(target=_end_with, args=(grader.sentinel,), daemon=True).start()
-    connection.send(examine(task, judge))
-    connection.close()
-
-
-def _end_with(sentinel: int) -> None:
-    """End this process when the grader has ended, however that came about."""
-    wait([sentinel])
-    os._exit(1)
+        self._process.end()
 
 
 def _checked(done: NotebookNode, transplanted: NotebookNode, tests: Collection[str]) -> NotebookNode:
@@ -273,7 +255,3 @@ def _checked(done: NotebookNode, transplanted: NotebookNode, tests: Collection[s
         elif mark.get("solution"):
             cell.source = harmless_text(cell.source, cell.get("attachments", ()))
     return done
-
-
-def _ending(exitcode: int | None) -> str:
-    return f"signal {-exitcode}" if exitcode and exitcode < 0 else f"status {exitcode}"

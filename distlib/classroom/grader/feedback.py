@@ -28,7 +28,10 @@ from distlib.printable import printable_lines
 _HARMLESS = ("text/plain", "image/png", "image/jpeg")
 _SENTENCE = re.compile(r"^\s*### (What this tests: .*)$", re.MULTILINE)
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
-_DESTINATION = re.compile(r"\]([(:])(?=\s*(?:<|&lt;)?\s*([^\s)>]*))")  # of a link: [text](…), [name]: …
+_MOST_OF_NAME = 200  # characters of a picture's name
+_DESTINATION = re.compile(  # of a link: [text](…), [name]: …; a longer one is cut, else all after each bracket is read
+    rf"\]([(:])(?=\s*(?:<|&lt;)?\s*([^\s)>]{{0,{_MOST_OF_NAME + 20}}}))"
+)
 _LINKS = ("http://", "https://", "mailto:", "#")
 _UNLINKED = "\u2060"  # nothing to be seen; but what stands on both sides of it is no link
 _NO_SENTENCE = "Hidden tests ran here; their text is not shown."

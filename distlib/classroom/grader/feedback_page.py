@@ -29,15 +29,19 @@ from nbformat import NotebookNode
 
 from distlib.classroom.excerpts import excerpts
 from distlib.classroom.grader.check_message import UNWRITTEN, CheckMessage, function_of, parts_of
-from distlib.classroom.grader.notebook_page import COLORS, code_html, notebook_html, text_html
+from distlib.classroom.grader.notebook_page import COLORS, code_html, notebook_html, plain_html, text_html
 from distlib.classroom.grader.point_sum import WAITS, PointSum
 from distlib.classroom.grader.private_nbgrader import folders_of
 from distlib.classroom.grader.transplant import NOTE
 from distlib.classroom.pages import render
 from distlib.classroom.words import all_of, count, have, points
 from distlib.printable import printable
+from distlib.reading_process import EndedEarly, read_apart
 from distlib.worlds.diagnosis import places_in
 
+_SECONDS = 20.0  # of the processor, to format a notebook; a usual one takes 0.3
+_MEMORY = 2 << 30  # bytes
+_SHOWN = ("student", "assignment", "score", "max_score", "late_penalty")
 _COMMENT_OF_NBGRADER = "No response."  # about a cell that is as released; nobody has written it
 
 
@@ -171,9 +175,20 @@ class FeedbackPage(Exporter):
             mend(self.parent)
 
     def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **options: Any) -> tuple[Any, Any]:
-        """The page of one notebook, after nbgrader's and our preprocessors."""
+        """The page of one notebook, after nbgrader's and our preprocessors.
+
+        It is made in a process of its own, and without formatting where that takes too long.
+        """
         notebook, resources = super().from_notebook_node(nb, resources, **options)
-        return feedback_page(notebook, resources["nbgrader"]), resources
+        about = {name: resources["nbgrader"].get(name) for name in _SHOWN}
+        try:
+            page = read_apart(feedback_page, notebook, about, seconds=_SECONDS, memory=_MEMORY)
+        except EndedEarly as ended:
+            why = f"takes more than {_SECONDS:g} s of the processor" if ended.is_out_of_time else f"fails ({ended})"
+            who = f"{printable(str(about['student']))}, {about['assignment']}"
+            self.log.warning("%s: formatting the notebook %s, so the page shows it as plain text", who, why)
+            page = read_apart(feedback_page, notebook, about, True, seconds=_SECONDS, memory=_MEMORY)
+        return page, resources
 
 
 class _OnOneLine(logging.Filter):
@@ -216,12 +231,13 @@ def _copy_what_nbgrader_needs(converter: Any, assignment: str, student: str) -> 
             shutil.copyfile(source / name, folder / name)
 
 
-def feedback_page(notebook: NotebookNode, about: dict[str, Any]) -> str:
+def feedback_page(notebook: NotebookNode, about: dict[str, Any], is_plain: bool = False) -> str:
     """The whole page.
 
     Args:
         notebook: graded, harmless, without the text of hidden tests.
         about: student, assignment, score, max_score and late_penalty, as nbgrader has them.
+        is_plain: show cells as plain text, and of a long one the beginning: any notebook becomes a page in seconds.
     """
     parts = parts_of_notebook(notebook)
     marked = [part for part in parts if part.kind != "open"]
@@ -240,12 +256,13 @@ def feedback_page(notebook: NotebookNode, about: dict[str, Any]) -> str:
         first=next((part for part in parts if part.kind != "good" and part.failed and part.is_written), None),
         not_written=[part for part in parts if not part.is_written and part.cell],
         notebook=notebook,
+        is_plain=is_plain,
         colors=COLORS,
         excerpts_of=lambda part: excerpts(f"{part.failed[0].message}\n{part.stops}", notebook),
         marked=_marked,
-        code_html=code_html,
-        text_html=text_html,
-        notebook_html=notebook_html,
+        code_html=plain_html if is_plain else code_html,
+        text_html=plain_html if is_plain else text_html,
+        notebook_html=partial(notebook_html, is_plain=is_plain),
     )
 
 

@@ -24,6 +24,7 @@ from distlib.classroom.grader.pictures import KINDS, set_pictures
 from distlib.classroom.pages import lines_of, render
 
 _MOST_CHARACTERS = 200_000  # of a cell that is formatted; a longer one is shown as it is
+_MOST_PLAIN = 20_000  # of a cell that is shown as it stands there because the notebook takes too long
 _MOST_OF_WORDS = 5_000  # characters, of what a picture shows
 _TAGS = (
     "a abbr b blockquote br code dd del details div dl dt em h1 h2 h3 h4 h5 h6 hr i img kbd li ol p pre s span strong "
@@ -62,9 +63,19 @@ class _ShownCell:
     outputs: Sequence[_ShownOutput] = ()
 
 
-def notebook_html(notebook: NotebookNode) -> Markup:
-    """All cells, in their order. A code cell has the id "cell-7", its lines have ids such as "cell-7-line-12"."""
-    return Markup(render("notebook.html", cells=map(_shown_cell, notebook.cells)))
+def notebook_html(notebook: NotebookNode, is_plain: bool = False) -> Markup:
+    """All cells, in their order. A code cell has the id "cell-7", its lines have ids such as "cell-7-line-12".
+
+    is_plain: without formatting, colors and ids of lines.
+    """
+    shown = _shown_plainly if is_plain else _shown_cell
+    return Markup(render("notebook.html", cells=map(shown, notebook.cells)))
+
+
+def plain_html(text: str, number: object = "") -> Markup:
+    """The text of a cell, as it stands there; of a long one the beginning. number: not shown."""
+    shown = text if len(text) <= _MOST_PLAIN else f"{text[:_MOST_PLAIN]}\n… {len(text) - _MOST_PLAIN:,} more characters"
+    return _uncolored(shown)
 
 
 def text_html(markdown: str, attachments: Any = None) -> Markup:
@@ -100,8 +111,17 @@ def _shown_cell(cell: NotebookNode) -> _ShownCell:
     if cell.cell_type != "code":
         return _ShownCell(text_html(cell.source, cell.get("attachments")))
     number = cell.execution_count or ""
-    outputs = list(filter(None, map(_shown_output, cell.outputs)))
-    return _ShownCell(code_html(cell.source, number), True, number, outputs)
+    return _ShownCell(code_html(cell.source, number), True, number, _shown_outputs(cell))
+
+
+def _shown_plainly(cell: NotebookNode) -> _ShownCell:
+    if cell.cell_type != "code":
+        return _ShownCell(plain_html(cell.source))
+    return _ShownCell(plain_html(cell.source), True, cell.execution_count or "", _shown_outputs(cell))
+
+
+def _shown_outputs(cell: NotebookNode) -> list[_ShownOutput]:
+    return list(filter(None, map(_shown_output, cell.outputs)))
 
 
 def _shown_output(output: NotebookNode) -> _ShownOutput | None:

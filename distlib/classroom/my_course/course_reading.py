@@ -33,6 +33,7 @@ from distlib.classroom.student_copies.copy_paths import EXERCISES, FOLDER, copie
 from distlib.classroom.student_copies.notebook_json import Notebook, parse_notebook, read_notebook
 from distlib.classroom.uploads.upload_folder import UploadFolder
 from distlib.games import BestPlay, PlaysUnreadable, best_plays
+from distlib.ordinary_file import read_ordinary
 from distlib.printable import printable
 
 
@@ -120,7 +121,7 @@ def _find_copy(found: _Found, name: str, copy: Path, before: SeenNotebook | None
     """Read a student's copy of a notebook, if there is one."""
     original = found.originals[name]
     try:
-        data = copy.read_bytes()
+        data = read_ordinary(copy)
         found.mine[name] = parse_notebook(data, copy)
     except FileNotFoundError:
         pass
@@ -140,7 +141,7 @@ def _unreadable(name: str, copy: Path, error: Exception) -> str:
     shown = printable(f"{FOLDER}/{name}")
     if isinstance(error, OSError):
         return f"{shown} can't be read: {error.strerror or error}."
-    kind = printable(str(kind_of(copy.read_bytes())))
+    kind = printable(str(kind_of(read_ordinary(copy))))
     return f"{shown} is not a notebook any more ({kind}). Rename it, and distlib lab makes a fresh one."
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from distlib.classroom.student_copies.copy_paths import FOLDER
+from distlib.ordinary_file import read_ordinary
 from distlib.printable import printable
 from distlib.whole_file import write_file
 
@@ -35,7 +36,7 @@ def read_kept(course: Path, name: str) -> dict[str, Any]:
     """
     shown = printable(f"{PROGRESS}/{name}")
     try:
-        content = json.loads((course / PROGRESS / name).read_bytes())
+        content = json.loads(read_ordinary(course / PROGRESS / name))
     except FileNotFoundError:
         return {}
     except OSError as error:

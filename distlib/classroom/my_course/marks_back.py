@@ -11,6 +11,7 @@ from pathlib import Path
 
 from distlib.classroom.grader.point_sum import PointSum
 from distlib.classroom.student_copies.copy_paths import EXERCISES, FOLDER
+from distlib.ordinary_file import read_ordinary
 
 FEEDBACK = f"{FOLDER}/feedback"
 _NUMBER = rb"(\d+(?:\.\d+)?)"
@@ -27,8 +28,7 @@ def marks_back(course: Path) -> dict[str, PointSum]:
     for page in pages:
         try:
             time = page.stat().st_mtime
-            with page.open("rb") as stream:
-                said = _SAYS.search(stream.read(_HEAD))
+            said = _SAYS.search(read_ordinary(page, _HEAD))
         except OSError:
             continue
         if said and time >= found.get(said[1].decode(), (0.0, None))[0]:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from distlib.ordinary_file import read_ordinary
 from distlib.whole_file import write_file
 
 Notebook = dict[str, Any]
@@ -20,7 +21,7 @@ def read_notebook(path: Path) -> Notebook:
         ValueError: the file is not a notebook.
         OSError: the file can't be read.
     """
-    return parse_notebook(path.read_bytes(), path)
+    return parse_notebook(read_ordinary(path), path)
 
 
 def parse_notebook(content: bytes, path: Path) -> Notebook:

@@ -13,7 +13,7 @@ from distlib.exercises.hybrid.plays import AXES
 from distlib.network import Cluster
 from distlib.training.mesh import coordinates
 
-MOST_RANKS = 5_000
+MOST_RANKS, MOST_AXES = 5_000, 20
 MODEL = ("layers", "features", "heads", "sequence", "batch")
 
 
@@ -63,5 +63,7 @@ def _check(name: str, given: Any, keys: Any) -> None:
         raise ValueError(f"expected {name} to have {', '.join(keys)}, got {given!r}")
     if not all(type(value) is int and value >= 1 for value in given.values()):
         raise ValueError(f"expected numbers of at least 1 in {name}, got {given!r}")
+    if len(given) > MOST_AXES:
+        raise ValueError(f"expected at most {MOST_AXES} {name}, got {len(given):,}")
     if name != "model" and math.prod(given.values()) > MOST_RANKS:
         raise ValueError(f"expected at most {MOST_RANKS:,} ranks, got {given!r}")

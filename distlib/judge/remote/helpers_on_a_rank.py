@@ -16,12 +16,9 @@ from typing import Any
 from distlib.checks.helper_form import HelperForm
 from distlib.checks.plays.plain_values import plain
 from distlib.checks.student_communicator import noted
-from distlib.communicator import ReduceOp
 from distlib.judge.remote.rank_communicator import RankCommunicator, RemoteWork, ask, fill
+from distlib.judge.remote.records import Record, told_record
 from distlib.judge.remote.wire import Wire
-from distlib.network import Cluster, Link
-
-_TRAVELS_AS_IT_IS = Cluster | Link | ReduceOp
 
 
 class _NotGiven:
@@ -48,14 +45,10 @@ def _call(form: HelperForm, wire: Wire, values: dict[str, Any]) -> Any:
         "helper",
         group=inside.group if inside else None,
         name=form.name,
-        given={name: _for_the_wire(value) for name, value in given.items()},
+        given={name: plain(value) for name, value in given.items() if not isinstance(value, Record)},
+        records={name: told_record(value) for name, value in given.items() if isinstance(value, Record)},
     )
     if told["work"] is not None:
         return noted(comm, RemoteWork(wire, told["work"], form.changed(given)), form.name)
     fill(form.changed(given), told["changed"])
     return told["value"]
-
-
-def _for_the_wire(value: Any) -> Any:
-    """A network or an operation as it is, all else as plain values: a Counter of clocks is a dict."""
-    return value if isinstance(value, _TRAVELS_AS_IT_IS) else plain(value)

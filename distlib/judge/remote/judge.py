@@ -14,6 +14,7 @@ the test cells is never the student's, and no text of a test cell leaves this pr
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import copy
 import io
@@ -41,7 +42,7 @@ from distlib.judge.remote.student_cells import RankCell
 from distlib.judge.sandbox import Limits, Sandbox
 from distlib.judge.sandbox.inside.worlds.real.world import World as IdleWorld
 from distlib.judge.sandbox.limits import CUT
-from distlib.python_text import MAGIC_LINE, MAGIC_OF_A_CELL, WRITTEN_WITH, version_in
+from distlib.python_text import MAGIC_OF_A_CELL, WRITTEN_WITH, version_in, without_magics
 
 MOST_SHOWN = 2_000  # characters of what a cell printed
 _MOST_REMARKS = 5  # about cells
@@ -264,28 +265,52 @@ def _cut(printed: str) -> str:
 
 
 def _all_plain(sources: Sequence[str]) -> Iterator[str]:
-    """Each of a student's cells as Python; all together take a few seconds at most, however many and long they are."""
-    left = _MOST_CHARACTERS_READ
+    """Each of a student's cells as Python; all together take a few seconds at most, whatever stands in them."""
+    transformer = _ShortTransformer(_MOST_CHARACTERS_READ)
     for source in sources:
-        magics = len(MAGIC_LINE.findall(source))
-        cost = (magics + 1) * len(source)  # IPython reads a cell again for each line it changes
-        yield _plain(source, is_short=cost <= left)
-        left -= cost if cost <= left else 0
+        yield _plain(source, transformer)
 
 
-def _plain(source: str, is_short: bool = True) -> str:
+class _ShortTransformer(TransformerManager):
+    """IPython's way from a cell to Python, up to where it takes long: it reads a cell again for each line it changes.
+
+    Args:
+        most: characters that it reads, of all cells together.
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._left = most
+
+    def do_one_token_transform(self, lines: list[str]) -> tuple[bool, list[str]]:
+        """One reading of a cell, which changes one line. Raises RuntimeError where that would be too much."""
+        cost = sum(map(len, lines))
+        if cost > self._left:
+            raise RuntimeError("this takes too long")
+        self._left -= cost
+        changed: tuple[bool, list[str]] = super().do_one_token_transform(lines)
+        return changed
+
+
+def _plain(source: str, transformer: TransformerManager | None = None) -> str:
     """A cell's text as Python: magics and shell lines become calls, which fail on the ranks.
 
-    %%time and the like go, and what stands below them runs. Where IPython would take long (not `is_short`), and where
-    it gives up, such lines become comments.
+    %%time and the like go, and what stands below them runs. Where IPython would take long, and where it gives up, such
+    lines become comments.
     """
     source = MAGIC_OF_A_CELL.sub(lambda found: "\n" * found[0].count("\n"), source)
     try:
-        if is_short:
-            return TransformerManager().transform_cell(source)
+        return (transformer or TransformerManager()).transform_cell(source)
     except (SyntaxError, RuntimeError, RecursionError, MemoryError):
-        pass
-    return MAGIC_LINE.sub(r"\1pass  # \2", source)
+        return source if _is_python(source) else without_magics(source)
+
+
+def _is_python(source: str) -> bool:
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def _mark(cell: NotebookNode) -> Any:

@@ -27,6 +27,7 @@ from distlib.checks.supplied import Helper
 from distlib.communicator import Work
 from distlib.judge.remote.question import Question, whole
 from distlib.judge.remote.ranks import RemoteRanks
+from distlib.judge.remote.records import record_told
 from distlib.judge.remote.wire import MOST_PAYLOAD, WireClosed, WireError, WireTimeout, dtype_named
 from distlib.trace import CallSite, Trace
 from distlib.worlds.diagnosis import MessageMismatch, PeerLost, RankError, RunTimeout
@@ -37,6 +38,7 @@ _LONGEST_NAME, _LONGEST_TEXT = 200, 20_000  # characters
 _MOST_LINES = 10_000_000
 _MOST_STARTED, _MOST_KEPT = 1_000, 256 << 20  # messages of a rank that are under way, and their bytes
 _MOST_GATES, _MOST_SHOWN = 4096, 1 << 14  # of one rank in one run; bytes
+_NO_RECORDS: Mapping[str, Any] = {}
 _runs: dict[int, RemoteRun] = {}
 _numbers = itertools.count()
 Speak = Callable[["RemoteRun", SimulatedCommunicator], Any]
@@ -251,7 +253,9 @@ class Proxy:
         self._groups.append(made)
         return len(self._groups) - 1, made.rank, made.world_size
 
-    def _helper(self, group: int | None, name: str, given: dict[str, Any]) -> dict[str, Any]:
+    def _helper(
+        self, group: int | None, name: str, given: dict[str, Any], records: Mapping[str, Any] = _NO_RECORDS
+    ) -> dict[str, Any]:
         """Run a helper on this rank.
 
         Returns:
@@ -260,6 +264,7 @@ class Proxy:
         if name not in self._run.helpers:
             raise ValueError(f"{name!r} is not supplied here")
         helper = self._run.helpers[name]
+        given = {**given, **{parameter: record_told(told) for parameter, told in records.items()}}
         comm = self._group(group) if helper.form.takes_comm else None
         changed = helper.form.changed(given)
         nbytes = sum(tensor.nbytes for tensor in changed)

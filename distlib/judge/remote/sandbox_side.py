@@ -49,7 +49,7 @@ from distlib.judge.remote.memory_watch import SECONDS as MEMORY_SECONDS
 from distlib.judge.remote.memory_watch import MemoryWatch, seconds_of
 from distlib.judge.remote.orders import NO_STATUS, ORDER_BYTES, TOO_MUCH_MEMORY
 from distlib.judge.remote.rank_communicator import RankCommunicator, ask
-from distlib.judge.remote.wire import Wire, WireClosed, WireError, encode
+from distlib.judge.remote.wire import Wire, WireClosed, WireError, decode, encode
 from distlib.judge.sandbox import Limits, fork_rank, take_users
 from distlib.judge.sandbox.absent import supplied_now
 from distlib.judge.sandbox.isolation import SandboxSettings
@@ -166,7 +166,7 @@ def _fork_a_rank(number: int, descriptor: int, control: socket.socket) -> int:
     except OSError as error:
         if os.getpid() == server:
             raise
-        _tell_why(Wire(socket.socket(fileno=descriptor)), error)
+        _tell_why(Wire(socket.socket(fileno=descriptor), trusts=True), error)
     if child == 0:
         control.detach()  # it is closed already
         _live(descriptor)
@@ -355,7 +355,7 @@ class _Rank:
         value = self._module.__dict__[name](*args, **kwargs)
         told = {"value": _plain_number(value), "type": type(value).__name__, "travels": True}
         try:
-            encode(told)
+            decode(*encode(told))  # as the judge does
         except WireError:
             told.update(value=None, travels=False)
         return told
@@ -387,7 +387,7 @@ class _RankWire(Wire):
     """A wire that sends what was printed before anything else. Pieces of print are many and small: it collects some."""
 
     def __init__(self, connection: socket.socket) -> None:
-        super().__init__(connection)
+        super().__init__(connection, trusts=True)
         self._printed, self._last = "", 0.0
 
     def print(self, text: str) -> None:

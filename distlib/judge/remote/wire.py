@@ -7,6 +7,12 @@ the header has its dtype, shape and place there. Nothing is unpickled, and no na
 except in the tables below. A text may hold half of a pair of code units (a lone surrogate, as in "\\udcff"), which no
 file and no terminal takes: it arrives as the characters \\udcff.
 
+The judge reads what a rank sends, and a rank is a stranger. So a rank may send only what a rank has to send: no `Link`,
+`Cluster` or `ReduceOp`, numbers of at most 40 digits, lists in lists at most 50 deep, and as keys of a dict texts and
+whole numbers below 2^53. Then the time to read a frame grows as its length. (Keys that a stranger chooses can all have
+the same hash, and a dict of n such keys takes n² steps. The hash of a text nobody can choose.) A rank takes all that
+the judge sends: it `trusts` the judge.
+
 Most frames are a dict of a few numbers and a tensor, and there are thousands of them for each submission. So what JSON
 knows stands in a frame as it is, and is left to the json module's own code.
 """
@@ -34,6 +40,9 @@ MOST_HEADER = 4 << 20  # bytes
 MOST_PAYLOAD = 64 << 20
 _MOST_TENSORS = 10_000  # in a frame, each of which takes a kilobyte, however small
 _MOST_DIMENSIONS = 64  # as in NumPy
+_MOST_DIGITS = 40
+_MOST_DEPTH = 50  # lists in lists
+_MOST_KEY = 1 << 53  # whole numbers up to here have different hashes
 _LENGTHS = struct.Struct("!IQ")
 _DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -75,14 +84,15 @@ class Wire:
 
     Args:
         connection: a connected stream socket. The wire owns it.
+        trusts: whether the other end is the judge, see `decode`.
 
     Attributes:
         question: on a rank, the number of the question that it works on, which goes along with what it tells about it.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, *, trusts: bool = False) -> None:
         self.question = 0
-        self._connection = connection
+        self._connection, self._trusts = connection, trusts
         self._arrived = bytearray()  # and not yet taken
         self._sending = threading.Lock()  # one frame at a time, whichever thread prints
 
@@ -117,7 +127,8 @@ class Wire:
         header_length, payload_length = _LENGTHS.unpack(self._take(_LENGTHS.size, deadline))
         if header_length > MOST_HEADER or payload_length > MOST_PAYLOAD:
             raise WireError(f"expected at most {MOST_PAYLOAD:,} bytes, got {header_length + payload_length:,}")
-        return decode(self._take(header_length, deadline), self._take(payload_length, deadline))
+        header, payload = self._take(header_length, deadline), self._take(payload_length, deadline)
+        return decode(header, payload, trusts=self._trusts)
 
     def is_sending(self) -> bool:
         """Whether a frame is half sent; for a signal's handler, which may interrupt that."""
@@ -170,11 +181,15 @@ def encode(value: Any) -> tuple[bytes, bytes]:
     return header, bytes(payload)
 
 
-def decode(header: bytes, payload: bytes) -> Any:
-    """What `encode` made. Raises WireError for anything else."""
+def decode(header: bytes, payload: bytes, *, trusts: bool = False) -> Any:
+    """What `encode` made. Raises WireError for anything else.
+
+    trusts: take also what only a judge sends. Without it, the time for it grows as the number of bytes.
+    """
     try:
         text = header.decode()
-        value = json.loads(text, object_hook=_Reader(payload).read)
+        value = json.loads(text, object_hook=_Reader(payload, trusts).read, parse_int=None if trusts else _whole_number)
+        _check_depth(value)
         return _with_whole_characters(value) if _HALF_A_PAIR.search(text) else value
     except (ValueError, TypeError, KeyError, RecursionError, RuntimeError, OverflowError) as error:
         raise WireError(f"expected a frame, got something else: {error}") from None
@@ -242,8 +257,8 @@ class _Reader:
     All tensors of a frame together get no more memory than its payload takes.
     """
 
-    def __init__(self, payload: bytes) -> None:
-        self._payload = payload
+    def __init__(self, payload: bytes, trusts: bool) -> None:
+        self._payload, self._trusts = payload, trusts
         self._tensors, self._nbytes = 0, 0
 
     def read(self, plain: dict[str, Any]) -> Any:
@@ -253,10 +268,19 @@ class _Reader:
         if kind == "tuple":
             return tuple(plain["items"])
         if kind == "dict":
-            return dict(plain["items"])
+            return self._dict(plain["items"])
         if kind == "tensor":
             return self._tensor(plain["dtype"], plain["shape"], plain["start"])
+        if not self._trusts:
+            raise ValueError(f"expected a tuple, a dict or a tensor, got {str(kind)[:40]!r}")
         return _RECORDS[kind](**plain["fields"])
+
+    def _dict(self, items: Any) -> dict[Any, Any]:
+        if not self._trusts:
+            for key, _ in items:
+                if type(key) is not str and not (type(key) is int and abs(key) < _MOST_KEY):
+                    raise ValueError(f"expected texts and whole numbers as keys, got {type(key).__name__}")
+        return dict(items)
 
     def _tensor(self, name: str, shape: list[int], start: int) -> torch.Tensor:
         dtype = _DTYPES[name]
@@ -275,6 +299,26 @@ class _Reader:
         tensor = torch.empty(shape, dtype=dtype)
         from_bytes(self._payload[start : start + nbytes], tensor)
         return tensor
+
+
+def _whole_number(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"a number of {len(text):,} digits")
+    return int(text)
+
+
+def _check_depth(value: Any) -> None:
+    """Raise ValueError where lists, tuples and dicts are nested too deeply for whoever looks into them."""
+    level = [value]
+    for _ in range(_MOST_DEPTH):
+        level = [item for each in level for item in _items(each) if isinstance(item, list | tuple | dict)]
+        if not level:
+            return
+    raise ValueError(f"lists in lists, more than {_MOST_DEPTH} deep")
+
+
+def _items(value: Any) -> Any:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
 
 
 def _with_whole_characters(value: Any) -> Any:

@@ -38,6 +38,7 @@ MODULES = (
     "judge/remote/rank_communicator.py",
     "judge/remote/sandbox_side.py",
     "judge/remote/helpers_on_a_rank.py",
+    "judge/remote/records.py",
     "judge/remote/wire.py",
     "judge/sandbox/__init__.py",
     "judge/sandbox/absent.py",

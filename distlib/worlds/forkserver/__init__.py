@@ -22,6 +22,6 @@ frameworks.forkservers   the processes of demonstrations, in a network of their 
 launch.slurm_node        forks once and takes no requests: srun starts it; it uses `freeze` and `die_with_parent`
 
 Three have another one, for the reasons that stand there: the judge (judge.remote.forkserver), whose own lives in a
-sandbox among what students have written; the grader (classroom.grader.examine) and the board's replays (games.replays),
-which take Python's.
+sandbox among what students have written; whatever reads what a student has written (reading_process: the grader, pages
+of feedback) and the board's replays (games.replays), which take Python's.
 """

@@ -35,6 +35,7 @@ from distlib.worlds.native_stack import STACK_SIGNAL
 
 _SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, prctl(2)
 _SET_CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+_GUARD_MILLISECONDS = 500
 _CAN_LOOK = hasattr(os, "waitid")  # whether it can learn that a process has ended before it lets go of its number
 
 
@@ -207,13 +208,17 @@ def adopt_orphans() -> None:
 
 @contextlib.contextmanager
 def end_with(control: Channel) -> Iterator[None]:
-    """For a block in which this process can't look: when the kernel is gone, it is killed, by a fork that does look."""
+    """For a block in which this process can't look: when the kernel is gone, it is killed, by a fork that does look.
+
+    If this process is gone, the fork ends as well: while it holds the channel, the kernel would wait for an answer.
+    """
     busy = os.getpid()
     guard = os.fork()
     if guard == 0:
         poll = select.poll()
         poll.register(control, 0)  # no event but the end, which is always told
-        poll.poll()
+        while os.getppid() == busy and not poll.poll(_GUARD_MILLISECONDS):
+            pass
         if os.getppid() == busy:
             os.kill(busy, signal.SIGKILL)
         os._exit(0)
