@@ -586,6 +586,24 @@ def test_a_full_disk_costs_nobody_elses_marks(course: TinyCourse, monkeypatch: p
     assert autos(graded, "b") == [None] * 4
 
 
+def test_on_a_full_disk_nothing_half_done_stays(course: TinyCourse, monkeypatch: pytest.MonkeyPatch) -> None:
+    course.hand_in("a", RIGHT)
+    original = Autograded.prepare
+
+    def prepare(self: Autograded, *words: Any) -> list[str]:
+        original(self, *words)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def record_failure(self: MarksBook, *words: Any) -> None:
+        raise GradebookError("no space is left on the disk")
+
+    monkeypatch.setattr(Autograded, "prepare", prepare)
+    monkeypatch.setattr(MarksBook, "record_failure", record_failure)
+    graded = run(course)
+    assert "no space is left on the disk" in graded.records["a"].problem
+    assert list((course.root / "classroom" / "autograded").glob("a/*")) == []
+
+
 def test_two_graders_at_once(course: TinyCourse) -> None:
     course.hand_in("a", RIGHT)
     opened = open_course(course.root)

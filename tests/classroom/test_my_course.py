@@ -27,6 +27,7 @@ from distlib.classroom.student_copies.bring import bring
 from distlib.classroom.student_copies.notebook_json import Notebook, read_notebook, write_notebook
 from distlib.classroom.uploads.hand_in import hand_in_notebook
 from distlib.cli import main, where_am_i
+from distlib.ordinary_file import read_ordinary
 from tests.tools.tiny_course import ROOT
 
 LESSONS = ["00_start_here", "01_messages", "02_all_reduce", "03_trees_and_grids", "03b_networks", "04_data_parallel"]
@@ -220,6 +221,16 @@ def test_of_several_feedback_pages_the_newest_counts(course: Path) -> None:
     (course / "work" / "feedback").mkdir()
     (course / "work" / "feedback" / "holiday.html").write_text("<h1>Sun</h1>")
     assert marks_back(course) == {NAME: PointSum(5, 20)}
+
+
+def test_what_is_no_ordinary_file_is_not_waited_for(course: Path) -> None:
+    (course / "work" / "feedback").mkdir(parents=True)
+    os.mkfifo(course / "work" / "feedback" / "pipe.html")
+    (course / "work" / "feedback" / "endless.html").symlink_to("/dev/zero")
+    assert marks_back(course) == {}
+    os.mkfifo(course / "work" / "progress.json")
+    with pytest.raises(OSError, match="not an ordinary file"):
+        read_ordinary(course / "work" / "progress.json")
 
 
 # ── the next step ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,7 +15,11 @@ from distlib.worlds.forkserver.channel import Channel
 def serve(fd: int) -> None:
     if os.environ.get("DISTLIB_TEST_FORK") == "refused":
         os.fork = refuse
-    spawned = service.serve(Channel.of(fd))
+    control = Channel.of(fd)
+    if os.environ.get("DISTLIB_TEST_IMPORT") == "endless":
+        with service.end_with(control):
+            time.sleep(1000)
+    spawned = service.serve(control)
     if spawned is not None:
         function, (file,) = spawned
         function(Connection(file))

@@ -129,6 +129,19 @@ def test_one_that_does_not_start_says_why() -> None:
         server.close()
 
 
+def test_one_that_is_killed_while_it_imports_is_noticed() -> None:
+    server = start(DISTLIB_TEST_IMPORT="endless")
+    try:
+        process = psutil.Process(server._process.pid)
+        assert becomes_so(lambda: bool(process.children()), PATIENCE), "the fork that guards it"
+        process.kill()
+        with pytest.raises(RuntimeError, match="fork server of the sleepers has ended"):
+            server.ask("look")
+        assert not server.alive
+    finally:
+        server.close()
+
+
 def test_a_folder_goes_with_it(server: ForkServer, tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     server.ask("remove_at_end", str(tmp_path / "own"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,14 @@ from distlib.classroom.board.standings import BoardRun, standings
 from distlib.classroom.grader.course import Course, CourseError
 from distlib.classroom.register.class_register import classroom_of
 from distlib.classroom.register.known_students import students_in_table, ways_of_writing
+from distlib.classroom.words import count
 from distlib.games.game_list import all_games
 from distlib.games.handed_plays import HandedPlay
 from distlib.games.replays import GameReplay, replay_plays
 from distlib.whole_file import write_file
 
 _HELD = "pseudonyms.json"
+_MOST_PROBLEMS = 8  # of one student
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,7 @@ def make_board(
     folder = classroom_of(course)
     students = read_class(course)
     try:
-        held = read_held(folder / _HELD)
-        names, refused = award(students, held, _names_in(course, students))
+        held, written = read_held(folder / _HELD), _names_in(course, students)
     except (OSError, ValueError) as error:
         raise CourseError(f"{course.name(folder)}: {_HELD} can't be used: {error}") from None
     games = all_games()
@@ -82,10 +84,12 @@ def make_board(
     replays = replay_plays([*plays, *records.values()], jobs=jobs, tell=tell)
     trainings = read_trainings(course)
     runs = [*_runs_of_plays(students, replays), *(run for each in trainings for run in each.runs)]
+    playing = {run.student for run in runs}  # only what counts earns a name: else one could take any number of them
+    names, refused = award([each for each in students if each.student in playing], held, written)
     tables = standings([*games.values(), *(each.game for each in trainings)], runs, names)
     scores = {of: score for of, play in records.items() if (score := replays[play].score) is not None}
-    there = {each.student for each in students if each.plays} | {run.student for run in runs}
-    shown = {run.student for run in runs} & names.keys()
+    there = {each.student for each in students if each.plays} | playing
+    shown = playing & names.keys()
     html = board_html(tables, scores, len(there - names.keys()))
     try:
         write_file(page := folder / "board" / "board.html", html.encode())
@@ -96,9 +100,16 @@ def make_board(
     for each in trainings:
         for student, problem in each.problems.items():
             problems.setdefault(student, []).append(problem)
-    told = {student: tuple(found) for student, found in problems.items() if found}
+    told = {student: folded(found) for student, found in problems.items() if found}
     measured = sum(len(each.runs) for each in trainings)
     return ClassBoard(page, len(there), len(shown), len(plays), len(set(plays)), measured, told)
+
+
+def folded(problems: Sequence[str]) -> tuple[str, ...]:
+    """Each problem once, with how often it is there, and of many the first ones."""
+    lines = [line + (f" ({number} times)" if number > 1 else "") for line, number in Counter(problems).items()]
+    more = len(lines) - _MOST_PROBLEMS
+    return (*lines[:_MOST_PROBLEMS], *([f"and {count(more, 'other problem')}"] if more > 0 else []))
 
 
 def _runs_of_plays(students: Sequence[StudentPlays], replays: Mapping[HandedPlay, GameReplay]) -> Iterator[BoardRun]:

@@ -2,9 +2,10 @@
 
     classroom/pseudonyms.json    {"ada-lovelace": ["Night Owl"]}    who has had which; an instructor may edit it
 
-A pseudonym is refused that belongs to somebody else, looks like one that does, or is the name of another student. If
-two students ask for a new one at once, it goes to the one who is known to have handed in first; where that is not
-known, to nobody: an instructor writes one of them into the file, or they choose again.
+Only who has something that counts is asked about: nobody keeps a pseudonym without playing. A pseudonym is refused that
+belongs to somebody else, looks like one that does, or is the name of another student. If two students ask for a new one
+at once, it goes to the one who is known to have handed in first; where that is not known, to nobody: an instructor
+writes one of them into the file, or they choose again.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Protocol
@@ -36,7 +37,7 @@ from distlib.reading_process import EndedEarly, ReadingProcess
 
 MEMORY = 3 << 30  # bytes for one submission in the grader's process; its ranks have limits of their own
 READING = 30.0  # seconds of the processor to read one submission, however busy the machine is; a usual one takes 0.1
-JUDGING = 240.0  # the same, to judge it: without what its ranks take. A usual one takes 3, the longest of ours 40
+JUDGING = 120.0  # the same, to judge it: without what its ranks take. A usual one takes 3, the longest of ours 18
 _IN_C = 5.0  # seconds more to read it, until its process is ended in the midst of it
 PATIENCE = 900.0  # seconds for one submission, on a free machine; the judge's own limits end it long before
 
@@ -106,11 +107,8 @@ class Examined:
     older: list[str] = field(default_factory=list)
 
 
-def examine(task: Examinee, judge: Judge, allow: Callable[[float], None] = lambda seconds: None) -> Examined:
-    """Read, transplant and judge one submission, here.
-
-    allow: called before it is judged with the seconds of the processor that this may take.
-    """
+def examine(task: Examinee, judge: Judge, begin_judging: Callable[[], None] = lambda: None) -> Examined:
+    """Read, transplant and judge one submission, here. begin_judging: called in between."""
     start = time.monotonic()
     try:
         with _limited(READING):
@@ -118,7 +116,7 @@ def examine(task: Examinee, judge: Judge, allow: Callable[[float], None] = lambd
             submission = read_submission(path)
             transplanted = transplant(task.source, submission.cells)
             transplanted.notebook.metadata["distlib"] = {WRITTEN_WITH: submission.python}
-        allow(JUDGING * max(1.0, task.times))
+        begin_judging()
         done, judges, judged = _judged(task, transplanted.notebook, judge)
         remarks = [*remarks, *submission.remarks, *transplanted.remarks, *judges]
         examined = Examined(nbformat.writes(done), remarks=remarks, judged=judged, older=transplanted.older)
@@ -215,9 +213,13 @@ class _Running:
         self.student, self._patience = student, busy() * max(1.0, task.times) * patience
         self.deadline = time.monotonic() + self._patience
         with open_judge(task.source.notebook) as judge:
-            preload = [getattr(judge, "func", judge).__module__]
+            begin_judging = partial(allow_processor_seconds, JUDGING * max(1.0, task.times))
             self._process = ReadingProcess(
-                examine, (task, judge, allow_processor_seconds), seconds=READING + _IN_C, memory=MEMORY, preload=preload
+                examine,
+                (task, judge, begin_judging),
+                seconds=READING + _IN_C,
+                memory=MEMORY,
+                preload=[getattr(judge, "func", judge).__module__],
             )
         self.connection = self._process.connection
 
