@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def read_ordinary(path: Path, most: int = 1 << 30) -> bytes:
-    """The bytes of an ordinary file, at most so many. Links to one are followed.
+    """The bytes of an ordinary file, and of a long one the first `most`. Links to one are followed.
 
     Raises:
         OSError: it can't be read, or is a folder, a pipe or a device.
