@@ -109,7 +109,7 @@ class Cluster:
                 f"expected stragglers as a mapping from ranks to factors, {{1: 3.0}}, got {self.stragglers!r}"
             )
         for rank, factor in self.stragglers.items():
-            is_rank = isinstance(rank, Integral) and 0 <= rank < self.world_size  # a range would be walked for a text
+            is_rank = _is_whole(rank) and 0 <= rank < self.world_size  # a range would be walked for a text
             if not is_rank or not (is_real(factor) and 0 < factor < math.inf):
                 raise ValueError(
                     f"expected stragglers among the ranks 0 to {self.world_size - 1} with factors above 0, "
@@ -168,3 +168,7 @@ class Cluster:
         return (
             f"{self.nodes} nodes of {self.ranks_per_node} ranks, inside a node {self.intra}, between nodes {self.inter}"
         )
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral)
