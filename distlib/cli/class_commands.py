@@ -197,6 +197,8 @@ def _set_alias(course: Course, options: argparse.Namespace) -> str:
 def _student_of_the_class(course: Course, name: str) -> str:
     """The folder of a student in students.csv; without that table anybody may be meant."""
     roster = read_roster(course)
+    if not any(map(str.isalnum, name)):
+        raise CourseError(f"{name!r} is no name of a student; nothing was changed")
     return the_student(name, roster.names()) if roster.is_closed else student_name(name)
 
 

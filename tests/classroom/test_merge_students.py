@@ -16,6 +16,7 @@ from distlib.classroom.grader.class_run import ClassRun, grade_class
 from distlib.classroom.grader.course import CourseError, open_course
 from distlib.classroom.register import merge_students
 from distlib.classroom.register.class_register import ClassRegister, change_register, read_register
+from distlib.classroom.register.known_students import the_student
 from distlib.classroom.uploads.collect import collect
 from distlib.cli import main
 from tests.tools.tiny_course import CELLS, NAME, RIGHT, TinyCourse, simple_judges
@@ -112,6 +113,30 @@ def test_everything_of_one_name_becomes_the_others(course: TinyCourse, capsys: p
     run = grade(course)
     assert run.unchanged == ["s1", "s3"] and run.changes == []
     assert [run.marks["s3"][cell].score for cell in CELLS] == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+@pytest.mark.parametrize(("old", "new"), [("", "s3"), (".", "s3"), ("..", "s3"), ("s9/../s1", "s2"), ("s1", "")])
+def test_what_is_no_students_name_makes_nobodys_work_another_ones(
+    old: str, new: str, closed: bool, course: TinyCourse, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `distlib class same "$OLD" s3` where OLD is not set: the folder of no name is that of the whole class."""
+    if not closed:
+        (course.root / "classroom" / "students.csv").unlink()
+    before = list(texts(course))
+    assert same(course, old, new) == 1
+    assert "is no" in (told := capsys.readouterr().err) and repr(old and new and old or "") in told
+    assert list(texts(course)) == before
+
+
+def test_a_name_that_is_a_pattern_is_nobodys(course: TinyCourse, capsys: pytest.CaptureFixture[str]) -> None:
+    assert same(course, "*", "s3") == 1
+    assert "* has no folder and no marks" in capsys.readouterr().err
+
+
+def test_no_name_is_no_student_whose_name_is_not_known() -> None:
+    with pytest.raises(CourseError, match="The name is empty"):
+        the_student("", {"ada": ""})
 
 
 class Killed(BaseException):

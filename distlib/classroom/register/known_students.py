@@ -69,6 +69,8 @@ def the_student(name: str, known: Mapping[str, str]) -> str:
     Raises:
         CourseError: there is none, or there are several; the message names those with a similar name.
     """
+    if not name.strip():  # students whose full name is not known are not meant by it
+        raise CourseError("which student? The name is empty")
     if name in known:
         return name
     same = [student for student, full in known.items() if name.casefold() in (student.casefold(), full.casefold())]

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,8 @@ def merge_students(course: Course, old: str, new: str, keep: str = "") -> MergeP
 
 def _planned(course: Course, old: str, new: str, keep: str) -> MergePlan:
     """The plan, or why there is none: nothing has changed yet."""
+    for name in (old, new):
+        _check_is_one_folder(name)
     if old == new:
         raise CourseError(f"{old} and {new} are the same name")
     if old in read_roster(course).students and read_roster(course).is_closed:
@@ -94,6 +97,12 @@ def _planned(course: Course, old: str, new: str, keep: str) -> MergePlan:
     return MergePlan(old, new, {name: counts.get(name, old) for name in sorted(work[old])})
 
 
+def _check_is_one_folder(name: str) -> None:
+    """Stop at what would be all students' folders, or lead out of them: `distlib class same "$OLD" s1` without OLD."""
+    if name in ("", ".", "..") or "/" in name:
+        raise CourseError(f"{name!r} is no name of a student's folder; nothing was changed")
+
+
 def _check_teams(register: ClassRegister, old: str, new: str) -> None:
     theirs = [team for team in (register.team_of(old), register.team_of(new)) if team]
     if len({*theirs}) == 2:
@@ -105,7 +114,8 @@ def _work_of(course: Course, student: str) -> dict[str, str]:
     submitted = _step(course, "submitted")
     places = [*(_step(course, step) for step in _STEPS), classroom_of(course) / "replaced"]
     names = {path.name for place in places for path in (place / student).glob("*") if path.is_dir()}
-    names |= {path.parents[2].name for path in course.records("x").parent.glob(f"*/students/{student}/record.json")}
+    records = course.records("x").parent.glob(f"*/students/{escape(student)}/record.json")
+    names |= {path.parents[2].name for path in records}
     found = {name: _hash(submitted / student / name / f"{name}.ipynb") for name in names}
     with _gradebook(course) as gradebook:
         for name in _graded(gradebook, student):
