@@ -916,12 +916,14 @@ guess_11 = predict(
 # How the script is run, and what it prints
 def process_megabytes(way: str, **environment: str) -> dict[str, float]:
     """By how much the process of rank 0 has grown, at several moments, in MB."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "train.py")
         script.write_text(SCRIPT)
+        meeting = f"--rdzv-endpoint={folder}/meeting --rdzv-conf=store_type=file"
+        meeting += " --rdzv-backend=c10d --local-addr=127.0.0.1"
         run = subprocess.run(
-            [*command, "--nproc-per-node=2", str(script), way],
+            [*torchrun, *meeting.split(), str(script), way],
             env=os.environ | environment,
             capture_output=True,
             text=True,

@@ -302,7 +302,8 @@ assert all("timed out" in seen for _, seen in nobody)
     "json.dump(dict(os.environ), open(name, 'w'))\n"
 )
 command = f"""-m torch.distributed.run --nnodes 1 --nproc-per-node 2
-    --local-addr 127.0.0.1 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:0
+    --local-addr 127.0.0.1 --rdzv-backend c10d
+    --rdzv-endpoint {new_folder()}/meeting --rdzv-conf store_type=file
     {folder}/show.py {folder}""".split()
 done = subprocess.run([sys.executable, *command], capture_output=True, timeout=80)
 TORCHRUN = [
@@ -313,9 +314,13 @@ for name in [*shown.split(), "MASTER_ADDR", "MASTER_PORT"]:
     print(f"{name:17}", *(f"{variables[name]:>12}" for variables in TORCHRUN))
 
 # %% [markdown]
-# With `--standalone`, or with the `--rdzv-…` options on several machines, torchrun opens the store by itself, and the
-# address and the port come from there. With `--nnodes 2` they wait 10 minutes for each other, but only one or two for
-# the one with the store: start that first.
+# With `--standalone`, or with the `--rdzv-…` options, torchrun opens the store of the ranks by itself, and the address
+# and the port come from there. Before that, the torchruns of all machines have to meet. Here the only one meets itself
+# in a file, in a folder that only you can enter. With `--standalone`, or with a port in `--rdzv-endpoint`, they meet in
+# a store to which everybody can write who reaches the port, and torchrun reads a pickle from there, which may be a
+# program. So **on a machine with other users let torchrun meet in a file**, or type `distlib launch --ranks 4`. At a
+# port, with `--nnodes 2`, they wait 10 minutes for each other, but only one or two for the one with the store: start
+# that first.
 #
 # Slurm says the same in other words. If `srun` starts 2 tasks on each of 2 nodes, rank 3 finds this:
 
@@ -1004,7 +1009,9 @@ assert 47_000 < crossover(IN_A_CLUSTER) < 47_100
 #         --rdzv-backend c10d --rdzv-endpoint FIRST:29500 \
 #         -m distlib.cli launch train.py:main
 #
-# `FIRST` is the name or the address of one of these machines, under which it also knows itself.
+# `FIRST` is the name or the address of one of these machines, under which it also knows itself. That is for machines
+# that nobody else can reach. Where others can, let torchrun meet in a file, in a folder that all machines share and
+# only you can enter: `--rdzv-endpoint FOLDER/meeting --rdzv-conf store_type=file`, with a new name for each run.
 #
 # JupyterLab in a job listens on a node that you can't reach from home. So the script's log has a line for your own
 # computer, `ssh -N -L 8888:localhost:PORT -J you@login you@node`, which makes port 8888 at home a door to that node,

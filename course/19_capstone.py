@@ -674,9 +674,10 @@ print(undisturbed)
 # again.
 
 # %%
-TORCHRUN = """-m torch.distributed.run --nproc-per-node 2 --local-addr 127.0.0.1
-    --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:0""".split()
 copy = shutil.copytree(folder, Path(tempfile.mkdtemp()) / "copy")
+TORCHRUN = f"""-m torch.distributed.run --nproc-per-node 2 --local-addr 127.0.0.1
+    --rdzv-backend c10d --rdzv-endpoint {copy.parent}/meeting
+    --rdzv-conf store_type=file""".split()
 words = [sys.executable, *TORCHRUN, *COMMAND, "--checkpoints", str(copy)]
 words += ["--steps", str(steps)]
 resumed = subprocess.run(words, capture_output=True, text=True, timeout=150).stdout

@@ -1,8 +1,12 @@
 """Another user of the same machine does not become the one who launches: not by what is public, nor by guessing."""
 
+import base64
 import os
 import pickle
+import re
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -12,6 +16,7 @@ from multiprocessing import AuthenticationError, Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import psutil
 import pytest
 import torch.distributed
 
@@ -258,6 +263,67 @@ def test_a_second_user_reads_neither_secret_nor_word(monkeypatch: pytest.MonkeyP
         assert as_second_user(lambda: os.listdir(home)) == [".distlib"]
         for path in (home / ".distlib" / "secret", word):
             assert as_second_user(lambda path=path: path.read_bytes().hex()) == "PermissionError"
+
+
+def test_no_umask_lets_others_replace_where_processes_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    before = os.umask(0)
+    try:
+        FileRendezvous(default_directory(), "7")
+    finally:
+        os.umask(before)
+    made = (default_directory(), default_directory().parent)
+    assert [folder.stat().st_mode & 0o777 for folder in made] == [0o700, 0o700]
+
+
+WAITS = "import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.1)\n"
+IN_A_FILE = ["--rdzv-conf", "store_type=file", "--rdzv-endpoint"]
+
+
+@pytest.mark.slow
+@needs_root
+@pytest.mark.parametrize("in_a_file", [True, False])
+def test_a_second_user_becomes_who_starts_torchrun_only_where_it_meets_at_a_port(
+    in_a_file: bool, tmp_path: Path
+) -> None:
+    """The lessons let it meet in a file. At a port it reads a pickle from a store that everybody can write to."""
+    script, ran, done = tmp_path / "train.py", tmp_path / "ran", tmp_path / "done"
+    script.write_text(WAITS)
+    meeting = [*IN_A_FILE, str(tmp_path / "meeting")] if in_a_file else ["--rdzv-endpoint", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--local-addr", "127.0.0.1", "--rdzv-backend", "c10d"]
+    torchrun = subprocess.Popen([*command, *meeting, str(script), str(done)], stderr=subprocess.DEVNULL)
+    try:
+        while not (rank := psutil.Process(torchrun.pid).children()):
+            assert torchrun.poll() is None
+        own = psutil.Process(torchrun.pid).net_connections()
+        ports = sorted({each.laddr.port for each in own if each.status == psutil.CONN_LISTEN})
+        assert rank and ports and as_second_user(lambda: _write_a_program(ports, Touches(ran))) == len(ports)
+        done.touch()
+        torchrun.wait(60)
+    finally:
+        torchrun.kill()
+        torchrun.wait()
+    assert ran.exists() == (not in_a_file)
+    assert (torchrun.returncode == 0) == in_a_file
+
+
+def _write_a_program(ports: list[int], program: Touches) -> int:
+    """Put a program where torchrun has what it knows of the others, into the stores at these ports."""
+    for port in ports:
+        store = torch.distributed.TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False)
+        store.set("torch.rendezvous.none", base64.b64encode(pickle.dumps(program)).decode())
+    return len(ports)
+
+
+COMMANDS = "".join(path.read_text() for path in sorted((Path(__file__).parents[2] / "course").glob("*.py")))
+
+
+def test_what_the_lessons_run_meets_in_a_file() -> None:
+    """What they show for several machines, at FIRST, says what it is for."""
+    run = [text for text in re.findall(r"torch\.distributed\.run\b.{0,700}", COMMANDS, re.DOTALL)]
+    assert len(run) >= 3 and not [text for text in run if "store_type=file" not in text]
+    assert '"--standalone"' not in COMMANDS
+    assert set(re.findall(r"--rdzv-endpoint[ =](\S+:\d+)", COMMANDS)) == {"FIRST:29500"}
 
 
 # ── the secret file ──────────────────────────────────────────────────────────────────────────────────────────────────
