@@ -92,6 +92,7 @@ class End:
         what: of the tensor: "2×3 float32".
         length: how many elements it has.
         place: the student's line.
+        call: the collective call that it is a part of; None outside of one.
     """
 
     rank: int
@@ -100,6 +101,7 @@ class End:
     dtype: str
     length: int
     place: str
+    call: str | None
 
 
 def misfit(sender: End, receiver: End) -> str:
@@ -113,7 +115,8 @@ def misfit(sender: End, receiver: End) -> str:
     if sender.dtype != receiver.dtype:
         return f"{sides} Make the dtypes the same, for example with torch.empty_like(…)."
     hint = " Chunks can differ in length by one: the one that comes need not be as long as yours."
-    return f"{sides} Both need the same number of elements.{hint * (abs(sender.length - receiver.length) == 1)}"
+    is_own_chunk = receiver.call is None and abs(sender.length - receiver.length) == 1  # no collective has cut it
+    return f"{sides} Both need the same number of elements.{hint * is_own_chunk}"
 
 
 def check_apart(outgoing: torch.Tensor, incoming: torch.Tensor) -> None:

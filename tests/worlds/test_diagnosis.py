@@ -18,6 +18,7 @@ from distlib.worlds.diagnosis import (
     find_deadlocked,
     name_ranks,
 )
+from distlib.worlds.message_check import End, misfit
 
 RUNNING, FINISHED = RankState("running"), RankState("finished")
 
@@ -122,6 +123,12 @@ def test_both_sides_of_a_mismatch_are_one_error() -> None:
         [failure(0, "MessageMismatch", "sizes differ"), failure(1, "MessageMismatch", "sizes differ")]
     )
     assert type(error) is MessageMismatch and str(error) == "cell 2, line 3: sizes differ"
+
+
+@pytest.mark.parametrize(("call", "is_told"), [(None, True), ("all_reduce(7 float32, op=SUM)", False)])
+def test_that_chunks_differ_by_one_is_told_only_to_who_cuts_them(call: str | None, is_told: bool) -> None:
+    sender, receiver = (End(rank, "", "cpu", "float32", 3 + rank, "cell 2, line 3", call) for rank in range(2))
+    assert ("Chunks can differ in length by one" in misfit(sender, receiver)) == is_told
 
 
 def test_a_mismatch_beside_another_exception_is_no_plain_mismatch() -> None:

@@ -760,8 +760,10 @@ class RecvWork(MessageWork):
         mine = (self.tensor.device.type, dtype_name_of(self.tensor), self.tensor.nbytes)
         if mine == (offer.device, offer.dtype, offer.nbytes):
             return None
-        sender = End(offer.src, offer.describe(), offer.device, offer.dtype, math.prod(offer.shape), offer.place)
-        return misfit(sender, End(self.endpoint.rank, self.describe(), *mine[:2], self.tensor.numel(), self.site.place))
+        length = math.prod(offer.shape)
+        sender = End(offer.src, offer.describe(), offer.device, offer.dtype, length, offer.place, offer.call)
+        rank, site = self.endpoint.rank, self.site
+        return misfit(sender, End(rank, self.describe(), *mine[:2], self.tensor.numel(), site.place, site.call))
 
     def accept(self, offer: Offer) -> None:
         """Note which message this receive is getting, and when the two met."""

@@ -794,8 +794,9 @@ def _mismatch(send: Operation, receive: Operation) -> str:
 
 
 def _end(operation: Operation) -> End:
-    tensor, rank, place = operation.tensor, operation.rank.number, operation.site.place
-    return End(rank, _describe(tensor), tensor.device.type, dtype_name_of(tensor), tensor.numel(), place)
+    tensor, rank, site = operation.tensor, operation.rank.number, operation.site
+    device, dtype = tensor.device.type, dtype_name_of(tensor)
+    return End(rank, _describe(tensor), device, dtype, tensor.numel(), site.place, site.call)
 
 
 def _describe(tensor: torch.Tensor) -> str:
