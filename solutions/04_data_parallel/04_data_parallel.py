@@ -256,9 +256,15 @@ assert report[2].results[5]["trained"] == ["0.weight", "1.weight"]
 
 shapes = {"0.weight": (5, 4), "0.bias": (5,), "1.weight": (2, 3, 2), "2.scale": ()}
 report = check_replicate(
-    replicate, world_sizes=(1, 3), buffers=True, passing=True, shapes=shapes, seed=34
+    replicate,
+    world_sizes=(1, 3),
+    buffers=True,
+    passing=True,
+    shapes=shapes,
+    mean=(3, 2),
+    seed=34,
 )
-assert report[1].trace.bytes_sent == [2 * (152 + 24 + 8), 0, 0]
+assert report[1].trace.bytes_sent == [2 * (152 + 24 + 8 + 8), 0, 0]
 
 report = check_replicate(
     replicate, world_sizes=(3,), buffers=True, dtype=torch.float64, seed=32
@@ -373,7 +379,12 @@ report = check_gather_outputs(
 )
 assert report[0].trace.bytes_sent == [0, 16, 16, 16]
 report = check_gather_outputs(
-    gather_outputs, world_sizes=(3,), batch_sizes=(7,), dtype=torch.bfloat16, seed=43
+    gather_outputs,
+    world_sizes=(3,),
+    batch_sizes=(7,),
+    row=(5,),
+    dtype=torch.bfloat16,
+    seed=43,
 )
 assert report[0].results[1]["outputs"] is None
 ### END HIDDEN TESTS
@@ -611,7 +622,9 @@ print(report)
 # %% test="data_parallel_step_hidden" points=3
 # The hidden tests of data_parallel_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: 5 ranks, other models and images, a loss that is a sum or a joint one, old gradients, frozen ones.
+### What this tests: 5 ranks, other models, images and dtypes, a loss that is a sum or a joint one, old gradients.
+import torch
+
 from distlib.exercises.master.checks import Step, check_data_parallel_step
 
 steps = [
@@ -626,7 +639,7 @@ assert len(report) == 8
 assert report[3].trace.bytes_sent == [4 * (96 + 512 + 64)] + [64 + 472] * 4
 
 steps = [
-    Step(9, loss="joint", image=(1, 2, 3), hidden=7),
+    Step(9, loss="joint", image=(1, 2, 3), hidden=7, dtype=torch.float32),
     Step(
         5,
         loss="joint",

@@ -160,7 +160,7 @@ print(report)
 # %% test="ring_attention_hidden" points=5
 # The hidden tests of ring_attention stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 12 ranks, other sizes, with and without a mask, scores far beyond the range of exp, one rank.
+### What this tests: up to 13 ranks, other sizes, with and without a mask, scores far beyond the range of exp, one rank.
 from distlib.exercises.long_and_sparse.checks import check_ring_attention
 
 report = check_ring_attention(
@@ -173,7 +173,7 @@ report = check_ring_attention(
         (4, False, 1.0),
         (5, True, 120.0),
         (7, True, 1.0),
-        (12, True, 1.0, (3, 2, 11)),
+        (13, True, 1.0, (3, 2, 11)),
         (1, True, 90.0),
         (1, False, 1.0),
     ],

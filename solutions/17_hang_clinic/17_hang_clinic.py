@@ -1141,10 +1141,10 @@ print(report)
 # %% test="diagnose_hidden" points=6
 # The hidden tests of diagnose stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: six drawn incidents of each cause.
+### What this tests: six drawn incidents of each cause, two of them with more calls in a step.
 from distlib.exercises.hang_clinic.diagnoses import check_diagnose
 
-report = check_diagnose(diagnose, each=6, seed=182)
+report = check_diagnose(diagnose, each=6, long=2, seed=182)
 assert len(report) == 48
 ### END HIDDEN TESTS
 

@@ -28,11 +28,15 @@ SIGNS = {  # how a cause is known
 
 
 @task("outputs")
-def check_diagnose(draw: Draw, *, each: int = 1, causes: Sequence[str] = CAUSES) -> Iterator[Case]:
-    """`function(outputs)` returns rank, line and cause. `each`: how many drawn incidents there are of each cause."""
-    drawn = [(cause, k % 2 == 1) for cause in causes for k in range(each)]
-    for number, (cause, of_a_connection) in enumerate(draw.sample(drawn, len(drawn)), 1):
-        found = incident(draw, cause, of_a_connection=of_a_connection)
+def check_diagnose(draw: Draw, *, each: int = 1, long: int = 0, causes: Sequence[str] = CAUSES) -> Iterator[Case]:
+    """`function(outputs)` returns rank, line and cause.
+
+    each: how many drawn incidents there are of each cause.
+    long: how many of these have more calls in a step.
+    """
+    drawn = [(cause, k % 2 == 1, k < long) for cause in causes for k in range(each)]
+    for number, (cause, of_a_connection, is_long) in enumerate(draw.sample(drawn, len(drawn)), 1):
+        found = incident(draw, cause, of_a_connection=of_a_connection, is_long=is_long)
         given = [list(lines) for lines in found.outputs]
         title = f"on incident {number}, {count(sum(map(len, given)), 'line')} of output"
         printed = tuple(line for rank, lines in enumerate(given) for line in _last_lines(rank, lines))

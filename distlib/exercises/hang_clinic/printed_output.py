@@ -38,6 +38,8 @@ _ASIDE = (
     "train.py:95: UserWarning: the learning rate is 0",
     "loader: 1 sample left out (ValueError: empty text)",
 )
+_ASIDE_OF_A_CONNECTION = "loader: Connection closed by peer, opened again"
+_NAMES = ("step", "load", "read", "label_of")  # in the traceback of an error of the rank's own
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Incident:
     others_line: int
 
 
-def incident(draw: random.Random, cause: str, *, of_a_connection: bool = False) -> Incident:
+def incident(draw: random.Random, cause: str, *, of_a_connection: bool = False, is_long: bool = False) -> Incident:
     """A drawn one.
 
     Args:
@@ -82,16 +84,21 @@ def incident(draw: random.Random, cause: str, *, of_a_connection: bool = False) 
         cause: one of `CAUSES`.
         of_a_connection: if the rank raises an error of its own, that speaks of a connection, and the program itself
             raises it. Otherwise a file of torch stands last in the traceback. Whoever plays both meets both.
+        is_long: a step has 40 to 48 calls in place of 2 to 5, and it happens in the second half of a step. (A rank that
+            has finished still ends between two steps.) Every rank has lost a connection to a loader, and got it back.
     """
-    calls = _calls(draw, draw.randint(2, 5))
-    elsewhere, *raised = draw.sample([line for line in _LINES if line not in {call.line for call in calls}], 3)
+    calls = _calls(draw, draw.randint(40, 48) if is_long else draw.randint(2, 5))
+    elsewhere, *inside = draw.sample([line for line in _LINES if line not in {call.line for call in calls}], 5)
+    raised = inside[: draw.randint(3, len(_NAMES))]
     rank, steps, folder = draw.randrange(RANKS), draw.randint(1, 3), draw.choice(_FOLDERS)
-    index = 0 if cause == "finished" else draw.randrange(len(calls) - (cause == "skipped"))
+    first = len(calls) // 2 if is_long else 0
+    index = 0 if cause == "finished" else draw.randrange(first, len(calls) - (cause == "skipped"))
     others = calls[index]
     own = _instead(draw, cause, calls, index, elsewhere)
     outputs = []
     for other in range(RANKS):
-        before = _before(draw, calls, steps, index)
+        first_line, *before = _before(draw, calls, steps, index)
+        before = [first_line, *[_ASIDE_OF_A_CONNECTION] * is_long, *before]
         if other == rank:
             outputs.append([*before, *_end(draw, cause, own, folder, raised, of_a_connection)])
         else:
@@ -142,13 +149,12 @@ def _instead(draw: random.Random, cause: str, calls: Sequence[Call], index: int,
 def _end(
     draw: random.Random, cause: str, own: Call | None, folder: str, lines: Sequence[int], of_a_connection: bool
 ) -> list[str]:
-    """How the output of the one rank ends. `lines`: two of the program, which lies in `folder`, for a traceback."""
+    """How the output of the one rank ends. `lines`: of the program, which lies in `folder`, for a traceback."""
     if own:
         return _waits(own, FOLLOWS.get(cause, CLOSED), folder)
     if cause == "raised":
         files = [
-            f'  File "{folder}/train.py", line {line}, in {name}'
-            for line, name in zip(lines, ("step", "load"), strict=True)
+            f'  File "{folder}/train.py", line {line}, in {name}' for line, name in zip(lines, _NAMES, strict=False)
         ]
         inside = ['  File "/opt/torch/utils/data/dataset.py", line 350, in __getitem__'] * (not of_a_connection)
         error = draw.choice(_ERRORS_OF_A_CONNECTION if of_a_connection else _ERRORS)
