@@ -8,7 +8,8 @@ COMPLETE := $(VENV)/.complete
 FRAMEWORKS := .venv-frameworks
 comma := ,
 CONSTRAINTS := constraints.txt
-PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c $(CONSTRAINTS)
+# A pip that is told to install for the user can't do so in an environment of its own.
+PIP = PIP_USER=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c $(CONSTRAINTS)
 
 # The first of these that is new enough makes the environment; `make env PYTHON=/path/to/python` overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -32,7 +33,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo "  pip itself: older ones don't tell how much of a file has come"
 	@$(PIP) "pip>=24.1"
 	@echo "  pip: torch, JupyterLab and all that they need, the longest step"
-	@$(PIP) -e ".[lessons,grading]"
+	@PYTHONWARNINGS="ignore:Editable installation" $(PIP) -e ".[lessons,grading]"
 	@touch $(READY)
 
 # They see torch and all else of the course by its site-packages, and pip, which sees it, too, adds only what is missing.
@@ -42,7 +43,7 @@ frameworks: $(READY)  ## make lesson 15's environment, Lightning, Accelerate, De
 	@$(BIN)/python -m venv $(FRAMEWORKS)
 	@cd $(FRAMEWORKS)/lib/python*/site-packages && echo 'import site; site.addsitedir("$(CURDIR)/$(VENV)/lib/'"$$(basename "$$(dirname "$$PWD")")"'/site-packages")' > course.pth
 	@echo "  pip: the frameworks"
-	@$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c $(CONSTRAINTS) "distlib-course[frameworks$(if $(ARGS),$(comma)$(ARGS))]"
+	@PIP_USER=0 $(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c $(CONSTRAINTS) "distlib-course[frameworks$(if $(ARGS),$(comma)$(ARGS))]"
 	@echo "  compiling it all, DeepSpeed's extension last"
 	@PYTHONWARNINGS=ignore $(FRAMEWORKS)/bin/python -m compileall -qq -j 0 $(FRAMEWORKS)/lib || true
 	@$(BIN)/python -m distlib.trainers --prepare
@@ -64,7 +65,7 @@ env: $(COMPLETE)
 # is compiled, which pip does on one core.
 $(COMPLETE): $(READY)
 	@echo "  pip: TensorFlow, JAX, and what tests need"
-	@$(PIP) -e ".$(EXTRAS)"
+	@PYTHONWARNINGS="ignore:Editable installation" $(PIP) -e ".$(EXTRAS)"
 	@test ! -d $(VENV)/lib/python*/site-packages/tensorflow || { echo "  pip: Keras, for TensorFlow"; $(PIP) --no-deps tf-keras; }
 	@echo "  compiling it all"
 	@PYTHONWARNINGS=ignore $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # some files are for other Pythons

@@ -10,6 +10,7 @@ in the version of constraints.txt. Everywhere else `make env` makes an environme
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -117,7 +118,11 @@ def pip(*arguments: str) -> None:
         NotInstalled: it fails.
     """
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    is_own = sys.prefix != sys.base_prefix  # an environment of its own, where nothing can be installed for the user
+    environment = os.environ | ({"PIP_USER": "0"} if is_own else {})
+    done = subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment
+    )
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if not line.startswith("WARNING:")]
         reason = "\n".join(lines[-LINES_OF_PIP:])

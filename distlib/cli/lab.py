@@ -5,7 +5,6 @@ import json
 import os
 import re
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -28,6 +27,7 @@ from distlib.classroom.student_copies.copy_paths import FOLDER
 from distlib.cli.copies import bring_copies
 from distlib.cli.course_folder import FIRST_LESSON, NO_COURSE, find_course
 from distlib.cli.settings import SETTINGS, settings_for_jupyter
+from distlib.cli.terminal_shell import terminal_command
 from distlib.cli.where_am_i import take_stock
 from distlib.printable import printable
 
@@ -164,9 +164,7 @@ def lab_command(folder: Path, first: Path, extra: list[str]) -> list[str]:
     command.append(f"--ServerApp.root_dir={folder}")
     command.append("--ServerApp.answer_yes=True")
     command += ["--ServerApp.log_level=ERROR", "--LabApp.log_level=ERROR"]
-    # A login shell, which terminals run by default, would forget the PATH on which `distlib` is found.
-    shell = os.environ.get("SHELL") or shutil.which("bash") or "sh"
-    command.append(f"--ServerApp.terminado_settings={ {'shell_command': [shell]} }")
+    command.append(f"--ServerApp.terminado_settings={ {'shell_command': terminal_command()} }")
     style = {"static_custom_path": [str(SETTINGS / "everybody" / "custom")]}
     command += ["--LabApp.custom_css=True", f"--ServerApp.tornado_settings={style}"]
     if zmq.has("curve"):

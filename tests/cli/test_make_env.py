@@ -47,6 +47,20 @@ def test_every_step_is_announced_with_the_time_it_takes(root: Path, tmp_path: Pa
     assert lines[2::2] == ["ran -m venv", *["ran -m pip"] * 4, "ran -m compileall"]
 
 
+def test_pip_may_be_told_to_install_for_the_user(root: Path) -> None:
+    """`pip config set install.user true`, as some machines have it, ends in an environment with an error."""
+    makefile = (root / "Makefile").read_text(encoding="utf-8")
+    calls = [line for line in makefile.splitlines() if "-m pip install" in line]
+    assert len(calls) == 2 and all("PIP_USER=0" in line for line in calls)
+
+
+def test_no_warning_of_the_build_is_shown(root: Path) -> None:
+    """It speaks of folders that may take precedence, in capital boxes, and nothing is wrong."""
+    editable = [line for line in (root / "Makefile").read_text(encoding="utf-8").splitlines() if " -e " in line]
+    pip = [line for line in editable if "$(PIP)" in line]
+    assert len(pip) == 2 and all('PYTHONWARNINGS="ignore:Editable installation"' in line for line in pip)
+
+
 def test_pip_is_one_that_tells_how_much_has_come(root: Path) -> None:
     (version,) = re.findall(r'\$\(PIP\) "pip>=([\d.]+)"', (root / "Makefile").read_text(encoding="utf-8"))
     assert Version(version) == TELLS_BYTES

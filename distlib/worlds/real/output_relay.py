@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from typing import TextIO
 
 OnOutput = Callable[[int, str, str], None]
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)")  # a progress bar ends its lines with \r
@@ -26,7 +27,13 @@ def print_output(rank: int, stream: str, text: str) -> None:
     out = getattr(sys, stream)
     if out is None:  # it was closed when this process began
         return
-    print(mark_lines(text, f"[rank {rank}] "), end="", file=out, flush=out.isatty())
+    print(_writable(mark_lines(text, f"[rank {rank}] "), out), end="", file=out, flush=out.isatty())
+
+
+def _writable(text: str, out: TextIO) -> str:
+    """The text; signs that the stream's encoding lacks are written as their numbers, as Python's own messages are."""
+    encoding = getattr(out, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def mark_lines(text: str, mark: str) -> str:

@@ -32,6 +32,7 @@ from distlib.worlds.real.output_relay import OnOutput, print_output
 from distlib.worlds.real.rank_pool import RankPool
 from distlib.worlds.real.shared_memory import NoSharedMemory
 from distlib.worlds.real.supervisor import Ranks, RunSettings, Supervisor
+from distlib.worlds.real.what_ran_out import check_umask, said_of_limits
 
 BACKENDS = ("shared_memory", "gloo", "nccl", "files")
 SURVIVING = ("shared_memory", "files")  # a rank that waits inside gloo or NCCL for a dead one may wait for ever
@@ -238,9 +239,15 @@ class World:
 
     def _prepare(self) -> None:
         """Have what the first run needs get ready in the background."""
-        forkserver.current()
+        with said_of_limits(self.world_size):
+            forkserver.current()
 
     def _start_pool(self) -> Pool:
+        check_umask()
+        with said_of_limits(self.world_size):
+            return self._pool_of_backend()
+
+    def _pool_of_backend(self) -> Pool:
         try:
             return RankPool(self.world_size, self.backend, self.network)
         except NoSharedMemory:
