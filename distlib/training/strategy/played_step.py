@@ -217,7 +217,7 @@ class _PlayedRank:
 
     def note(self, axis: str, to: int, nbytes: int) -> None:
         """Count what goes to a rank."""
-        per_node = self.comm.cluster.ranks_per_node  # type: ignore[attr-defined]
+        per_node = self.comm.cluster.ranks_per_node
         self.account.sent[axis] += nbytes
         self.account.carried[axis][self.comm.rank // per_node, to // per_node] += nbytes
 
