@@ -7,6 +7,14 @@ import secrets
 from pathlib import Path
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder that other users of the machine can't enter. One that is there stays as it is.
+
+    Whatever writes into the student's `work/` first makes it by this.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
 def write_file(path: Path, content: bytes) -> None:
     """Write a file at once, and the folders above it where they are missing. Several threads may.
 

@@ -15,6 +15,7 @@ from distlib.cli.saying import say
 from distlib.games.my_games import FILE, PlaysUnreadable, games_folder, keep_pseudonym, read_games
 from distlib.games.pseudonyms import PseudonymError, check_pseudonym
 from distlib.printable import printable
+from distlib.whole_file import make_private
 
 
 def board(options: argparse.Namespace) -> int:
@@ -59,7 +60,7 @@ def _folder(options: argparse.Namespace) -> Path:
 
 def _rename(options: argparse.Namespace) -> None:
     folder, name = _folder(options), "" if options.leave else check_pseudonym(options.pseudonym)
-    folder.mkdir(exist_ok=True)
+    make_private(folder)
     if said := keep_pseudonym(folder, name):
         say(said)
     who = f"you are {name}" if name else "you are there no longer"

@@ -30,6 +30,7 @@ from distlib.cli.settings import SETTINGS, settings_for_jupyter
 from distlib.cli.terminal_shell import terminal_command
 from distlib.cli.where_am_i import take_stock
 from distlib.printable import printable
+from distlib.whole_file import make_private
 
 STARTS_WITHIN = 300.0  # seconds; JupyterLab needs two or three, and many more on a busy machine
 ENDS_WITHIN = 30  # seconds, likewise
@@ -48,7 +49,7 @@ def open_lab(extra: list[str], *, instructor: bool = False, from_start: bool = F
         print(NO_COURSE)
         return 1
     with contextlib.suppress(OSError):  # they are there already
-        (root / FOLDER).mkdir(mode=0o700)
+        make_private(root / FOLDER)
     if not instructor and not bring_copies(root):
         return 1
     folder, first = (root, FIRST_LESSON) if instructor else (root / FOLDER, where_to_open(root, from_start=from_start))

@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 
 from distlib.classroom.grader.course import open_course
+from distlib.classroom.my_course.kept_files import write_kept
+from distlib.classroom.student_copies.bring import bring
+from distlib.classroom.uploads.upload_folder import UploadFolder
+from distlib.cli import main
 from tests.tools.second_user import as_second_user, needs_root
 
 
@@ -44,6 +48,22 @@ def test_one_that_is_there_stays_as_it_is(course: Path) -> None:
     (course / "classroom").chmod(0o755)
     open_course(course)
     assert mode_of(course / "classroom") == 0o755
+
+
+@pytest.mark.parametrize("what", ["a name on the board", "a hand-in", "a prediction", "copies"])
+def test_whatever_makes_the_students_folder_first_makes_it_for_one_user(what: str, course: Path, root: Path) -> None:
+    exercise = course / "exercises" / "02_all_reduce" / "02_all_reduce.ipynb"
+    exercise.parent.mkdir(parents=True)
+    (course / "distlib").mkdir()
+    (course / "distlib" / "__init__.py").touch()
+    shutil.copy(root / exercise.relative_to(course), exercise)
+    {
+        "a name on the board": lambda: main(["board", "--as", "Night Owl", "--course", str(course)]),
+        "a hand-in": lambda: UploadFolder(exercise).keep_student("Ada Lovelace"),
+        "a prediction": lambda: write_kept(course, "predictions.json", {}),
+        "copies": lambda: bring(course),
+    }[what]()
+    assert mode_of(course / "work") == 0o700
 
 
 @needs_root

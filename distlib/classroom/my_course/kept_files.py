@@ -13,7 +13,7 @@ from typing import Any
 from distlib.classroom.student_copies.copy_paths import FOLDER
 from distlib.ordinary_file import read_ordinary
 from distlib.printable import printable
-from distlib.whole_file import write_file
+from distlib.whole_file import make_private, write_file
 
 PROGRESS = f"{FOLDER}/progress"
 _FORMAT = 1
@@ -65,6 +65,7 @@ def write_kept(course: Path, name: str, content: dict[str, Any]) -> str:
         read_kept(course, name)
     except KeptFileError as error:
         told = f"{error} It is kept as {_set_aside(course, path)}."
+    make_private(course / FOLDER)
     write_file(path, (json.dumps({"format": _FORMAT, **content}, indent=1, ensure_ascii=False) + "\n").encode())
     return told
 

@@ -32,7 +32,7 @@ from distlib.classroom.student_copies.notebook_json import (
     read_notebook,
     write_notebook,
 )
-from distlib.whole_file import write_file
+from distlib.whole_file import make_private, write_file
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ def bring(course: Path) -> list[Brought]:
     Raises:
         OSError: the folder can't be written.
     """
+    make_private(course / FOLDER)
     brought = [done for copy, original in copies(course).items() for done in _bring(course, copy, original)]
     if not (course / FOLDER / FOR_ASSISTANTS.name).exists():
         write_file(course / FOLDER / FOR_ASSISTANTS.name, FOR_ASSISTANTS.read_bytes())

@@ -19,6 +19,7 @@ from distlib.classroom.uploads.receipt import Receipt
 from distlib.classroom.uploads.upload_names import upload_name
 from distlib.course_root import course_folder
 from distlib.printable import printable
+from distlib.whole_file import make_private
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,13 @@ class UploadFolder:
         """The student's name, as it was kept; "" if none was."""
         return self._name.read_text(encoding="utf-8").strip() if self._name.is_file() else ""
 
+    def _make(self) -> None:
+        make_private(self.path.parent)
+        self.path.mkdir(exist_ok=True)
+
     def keep_student(self, name: str) -> None:
         """Keep the student's name for the next time."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        self._make()
         self._name.write_text(f"{printable(name)}\n", encoding="utf-8")
 
     def write(self, notebook: Path, student: str) -> Path:
@@ -78,7 +83,7 @@ class UploadFolder:
             earlier = self.path / "earlier" / f"{file.stem} {written:%Y-%m-%d %H.%M.%S.%f}.ipynb"
             earlier.parent.mkdir(exist_ok=True)
             file.rename(earlier)
-        self.path.mkdir(parents=True, exist_ok=True)
+        self._make()
         shutil.copyfile(notebook, file)
         return file
 
@@ -98,8 +103,9 @@ class UploadFolder:
         """Add a receipt to those of the same exercise, and keep what was handed in. content: see `Last`."""
         file = receipt.file.name if receipt.file else ""
         times = receipt.time.isoformat(), receipt.saved.isoformat()
+        self._make()
         last = self._last(receipt.assignment)
-        last.parent.mkdir(parents=True, exist_ok=True)
+        last.parent.mkdir(exist_ok=True)
         last.write_text(json.dumps(asdict(Last(*times, content, receipt.sha256, file, receipt.course))))
         stem = receipt.file.stem if receipt.file else receipt.assignment
         with (self.path / f"{stem}.receipts.txt").open("a", encoding="utf-8") as kept:
