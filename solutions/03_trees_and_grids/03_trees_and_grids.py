@@ -807,11 +807,14 @@ report = check_choose_algorithm(
         Cluster(*shape, intra=bus, inter=link)
         for shape in ((2, 8), (32, 8), (4, 16))
         for link in (distant, cable)
-    ],
+    ]
+    + [Cluster(2, 8, intra=Link(1.5e-6, 20e9), inter=Link(5e-6, 10e9))],
     drawn=20,
     seed=51,
 )
-assert len(report) == 108 + 120
+assert len(report) == 126 + 120
+# in the last cluster two take nearly as long
+assert report.answers[109] == report.answers[112] == "halving_doubling"
 assert report.answers[54:57] == ["halving_doubling", "hierarchical", "hierarchical"]
 ### END HIDDEN TESTS
 

@@ -561,12 +561,12 @@ for seen in report:
 print(report)
 
 # %% [markdown]
-# **Hidden test: 6 points.** More ranks, and all that can happen to a file.
+# **Hidden test: 6 points.** More ranks, larger models, and all that can happen to a file.
 
 # %% test="resume_hidden" points=6
 # The hidden tests of resume stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 8 ranks, each kind of damage, files that are not checkpoints, gaps, missing folders.
+### What this tests: up to 8 ranks and 3 layers, all kinds of damage, files that are no checkpoints, missing folders.
 from distlib.exercises.environments.checkpoint_disks import Disks
 from distlib.exercises.environments.checks import check_resume
 

@@ -19,7 +19,7 @@ from distlib.checks.case import Case
 from distlib.checks.formatting import count
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw
-from distlib.exercises.environments.plays import resumed
+from distlib.exercises.environments.plays import of_the_model, resumed
 
 say = Sentences(__file__)
 DIGEST = 32  # bytes
@@ -33,7 +33,9 @@ NAMES = {  # of files that are no checkpoints, though some hold all of one
     "renamed": "step-{}-old.pt",
     "old": "old-step-{}.pt",
 }
-Values = Mapping[str, torch.Tensor]  # weight [outputs, inputs], bias [outputs], velocity [inputs], float64
+# Of the model by name, weight [outputs, inputs], bias [outputs], layer2.weight [outputs, outputs], and so on; and the
+# optimizer's velocity [inputs]. All are float64.
+Values = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,12 @@ class Disks:
     Attributes:
         name: in words.
         ranks: by rank its steps, a state behind those that are not good, such as "10 20-torn 30-tmp"; None: no folder.
+        layers: of each rank's model.
     """
 
     name: str
     ranks: Sequence[str | None]
+    layers: int = 1
 
     def states(self, rank: int) -> list[tuple[int, str]]:
         """Steps and states of a rank's files."""
@@ -79,7 +83,7 @@ class DiskCase:
 
 
 def drawn_disks(draw: Draw, ranks: int) -> Disks:
-    """Disks on which half of the files are not good, but one step is on all ranks."""
+    """Disks on which half of the files are not good, but one step is on all ranks. Models have two or three layers."""
     steps = sorted(draw.sample(range(1, 1_500), 6))
     kept = draw.choice(steps[1:4])
     states = ["", "", "", *(f"-{state}" for state in (*STATES, "tmp", "halftmp"))]
@@ -92,7 +96,7 @@ def drawn_disks(draw: Draw, ranks: int) -> Disks:
         ]
         return " ".join(draw.sample(there, len(there)))
 
-    return Disks("drawn", [disk() for _ in range(ranks)])
+    return Disks("drawn", [disk() for _ in range(ranks)], layers=draw.randint(2, 3))
 
 
 def disks_case(draw: Draw, disks: Disks) -> Case:
@@ -101,7 +105,7 @@ def disks_case(draw: Draw, disks: Disks) -> Case:
     shape = draw.randint(1, 4), draw.randint(2, 5)
     for rank, disk in enumerate(disks.ranks):
         states = disks.states(rank)
-        values.append({step: _values(draw, shape) for step in (0, *(step for step, _ in states))})
+        values.append({step: _values(draw, shape, disks.layers) for step in (0, *(step for step, _ in states))})
         files = {
             NAMES.get(state, "step-{}.pt").format(step): _file(draw, step, state, values[-1][step])
             for step, state in states
@@ -112,8 +116,12 @@ def disks_case(draw: Draw, disks: Disks) -> Case:
     return Case(title, resumed, inputs, DiskCase(disks, values, damaged), seed=draw.getrandbits(60))
 
 
-def _values(draw: Draw, shape: tuple[int, int]) -> dict[str, torch.Tensor]:
-    return {"weight": draw.normal(shape), "bias": draw.normal(shape[:1]), "velocity": draw.normal(shape[1:])}
+def _values(draw: Draw, shape: tuple[int, int], layers: int) -> dict[str, torch.Tensor]:
+    values = {"weight": draw.normal(shape), "bias": draw.normal(shape[:1]), "velocity": draw.normal(shape[1:])}
+    for layer in range(2, layers + 1):
+        values[f"layer{layer}.weight"] = draw.normal((shape[0], shape[0]))
+        values[f"layer{layer}.bias"] = draw.normal(shape[:1])
+    return values
 
 
 def _flipped(values: Values) -> dict[str, torch.Tensor]:
@@ -144,6 +152,5 @@ def _file(draw: Draw, step: int, state: str, values: Values) -> torch.Tensor:
 def content_of(step: int, values: Values) -> bytes:
     """What stands behind the checksum."""
     buffer = io.BytesIO()
-    model = {name: values[name] for name in ("weight", "bias")}
-    torch.save({"step": step, "model": model, "optimizer": {"velocity": values["velocity"]}}, buffer)
+    torch.save({"step": step, "model": of_the_model(values), "optimizer": {"velocity": values["velocity"]}}, buffer)
     return buffer.getvalue()

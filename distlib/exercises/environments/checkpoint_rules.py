@@ -67,7 +67,8 @@ def _why_not_good(disks: Disks, rank: int, step: int, is_smallest: bool) -> str:
 
 def goes_on(rank: int, told: Mapping[str, Any], held: DiskCase) -> Iterator[Remark | None]:
     """Model and optimizer of a rank hold what its checkpoint holds; nothing damaged was loaded."""
-    for name, owner in (("weight", "model"), ("bias", "model"), ("velocity", "optimizer")):
+    for name in held.values[rank][0]:
+        owner = "optimizer" if name == "velocity" else "model"
         yield _loaded(rank, name, owner, told["held"][name], held)
     for weight in told["loaded"]:
         if any(map(partial(is_equal, weight), held.damaged[rank])):

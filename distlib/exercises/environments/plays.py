@@ -65,13 +65,20 @@ def _set_environ(wanted: Mapping[str, str]) -> None:
     os.environ.update(wanted)
 
 
-class Layer(torch.nn.Linear):
-    """A layer with the weights given; it notes what it was loaded with."""
+def of_the_model(values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """What belongs to the model, and not to the optimizer."""
+    return {name: value for name, value in values.items() if name != "velocity"}
+
+
+class Layers(torch.nn.Linear):
+    """A layer with the weights given, which may have further ones, "layer2", …; it notes what it was loaded with."""
 
     def __init__(self, values: Mapping[str, torch.Tensor]) -> None:
         outputs, inputs = values["weight"].shape
         super().__init__(inputs, outputs, dtype=torch.float64)
-        super().load_state_dict({name: values[name].clone() for name in ("weight", "bias")})
+        for name in [name.partition(".")[0] for name in values if name.endswith(".weight")]:
+            self.add_module(name, torch.nn.Linear(outputs, outputs, dtype=torch.float64))
+        super().load_state_dict({name: value.clone() for name, value in of_the_model(values).items()})
         self.loaded: list[torch.Tensor] = []
 
     def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
@@ -100,7 +107,7 @@ def resumed(comm: Communicator, function: Callable[..., Any], inputs: dict[str, 
     Returns the step, what model and optimizer hold, what the model was loaded with, and afterwards the files, and
     whether the folder is there.
     """
-    model, optimizer = Layer(inputs["start"]), Momentum(inputs["start"])
+    model, optimizer = Layers(inputs["start"]), Momentum(inputs["start"])
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory) / "checkpoints"
         if inputs["files"] is not None:
@@ -110,7 +117,7 @@ def resumed(comm: Communicator, function: Callable[..., Any], inputs: dict[str, 
         step = function(comm, folder, model, optimizer)
         after = {path.name: _content(path) for path in sorted(folder.glob("*"))}
         is_there = folder.is_dir()
-    held = {"weight": model.weight, "bias": model.bias, "velocity": optimizer.velocity}
+    held = {**dict(model.named_parameters()), "velocity": optimizer.velocity}
     return {"step": step, "held": held, "loaded": model.loaded, "files": after, "is_there": is_there}
 
 
