@@ -48,7 +48,7 @@ def explain_error(error: RankError | TypeError, signs: Signs = (), *, has_ranks:
     text = without_our_files(str(error))
     if not has_ranks:
         text = re.sub(r"\b(?:rank 0|a rank)(?='s| raised| was| ended| sent| printed| is\b)", "it", text)
-    if re.search("NotImplementedError(?!:)", text):  # with a colon it is one of torch's
+    if re.search(r"NotImplementedError(?!: ?\S)", text):  # with words behind a colon it is one of torch's
         return say.remark("not_written")
     lead = next((lead for kind, lead in _LEADS if isinstance(error, kind)), say("not_sent"))
     cause = _cause(error, text, signs)
