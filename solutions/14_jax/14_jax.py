@@ -275,19 +275,19 @@ assert [call["compiled"] for call in report[1][0]["calls"]][2:] == [0]
 print(report)
 
 # %% [markdown]
-# **Hidden test: 5 points.** Other devices, other trees of parameters, another loss, another rate.
+# **Hidden test: 5 points.** Other devices, other trees and sizes of parameters, another loss, another rate, more steps.
 
 # %% test="spmd_step_hidden" points=5
 # The hidden tests of spmd_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: 3 and 4 devices, not the first ones; a tree of lists and dicts; another loss, rate and axis name.
+### What this tests: 3 and 4 devices, not the first ones; lists of dicts; other losses, rates, axes, sizes; four steps.
 from distlib.exercises.jax_programs.checks import Descent, check_spmd_step
 
 report = check_spmd_step(
     spmd_step,
     plans=[
-        Descent(3, samples=15, first=2, axis="x"),
-        Descent(4, samples=16, model="list of layers", first=4, rate=0.3),
+        Descent(3, samples=15, first=2, axis="x", widths=[4, 7, 2], steps=4),
+        Descent(4, samples=16, model="list of layers", first=4, rate=0.3, widths=[6, 5, 7, 3]),
     ],
     seed=62,
 )

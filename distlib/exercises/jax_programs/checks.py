@@ -230,14 +230,16 @@ def _are_neighbors(ring: Ring, source: int, destination: int) -> bool:
 
 # ── spmd_step ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-STEPS, FEATURES, HIDDEN, OUTPUTS = 3, 5, 8, 3
 SPARE = 64  # bytes that a device may send besides the gradients: the loss, and numbers like it
 close = partial(is_close, relative=1e-3, absolute=1e-4)  # rounding is free, in float32
 
 
 @dataclass(frozen=True)
 class Descent:
-    """Devices of the mesh, from number `first` on; samples of the whole batch; names of axis and loss; the rate."""
+    """Devices of the mesh, from number `first` on; samples of the whole batch; names of axis and loss; the rate.
+
+    `widths` of the layers, inputs and outputs included; `steps`: calls of the step.
+    """
 
     devices: int
     samples: int
@@ -245,6 +247,8 @@ class Descent:
     axis: str = "data"
     model: str = "two layers"
     rate: float = 0.4  # no rate at all is then 2.5 times as far: no number of devices, and no square of one
+    widths: Sequence[int] = (5, 8, 3)
+    steps: int = 3
 
     @property
     def title(self) -> str:
@@ -253,18 +257,19 @@ class Descent:
         return f"on {count(self.devices, 'device')}{start}, {self.samples} samples, axis {self.axis!r}, {self.model}"
 
 
-def _drawn_params(draw: Draw, model: str) -> Any:
-    def layer(inputs: int, outputs: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return (draw.normal((inputs, outputs)) / 2).float(), draw.normal((outputs,)).float()
+def _drawn_params(draw: Draw, plan: Descent) -> Any:
+    layers = [
+        {"W": (draw.normal(shape) / 2).float(), "b": draw.normal(shape[1:]).float()}
+        for shape in itertools.pairwise(plan.widths)
+    ]
+    if plan.model == "two layers":
+        return {f"{name}{number}": layer[name] for number, layer in enumerate(layers, start=1) for name in layer}
+    return {"layers": layers, "scale": torch.tensor(1.5)}
 
-    (W1, b1), (W2, b2) = layer(FEATURES, HIDDEN), layer(HIDDEN, OUTPUTS)
-    if model == "two layers":
-        return {"W1": W1, "b1": b1, "W2": W2, "b2": b2}
-    return {"layers": [{"W": W1, "b": b1}, {"W": W2, "b": b2}], "scale": torch.tensor(1.5)}
 
-
-def _drawn_batch(draw: Draw, samples: int) -> tuple[torch.Tensor, torch.Tensor]:
-    return draw.normal((samples, FEATURES)).float(), draw.normal((samples, OUTPUTS)).float()
+def _drawn_batch(draw: Draw, plan: Descent) -> tuple[torch.Tensor, torch.Tensor]:
+    inputs, outputs = plan.widths[0], plan.widths[-1]
+    return draw.normal((plan.samples, inputs)).float(), draw.normal((plan.samples, outputs)).float()
 
 
 @task(
@@ -290,20 +295,20 @@ def _drawn_batch(draw: Draw, samples: int) -> tuple[torch.Tensor, torch.Tensor]:
     ],
 )
 def check_spmd_step(draw: Draw, *, plans: Sequence[Descent]) -> Iterator[Case]:
-    """`function(loss_of, mesh, rate)`: a data-parallel step. Three of them: numbers, placement, programs.
+    """`function(loss_of, mesh, rate)`: a data-parallel step. Some of them: numbers, placement, programs.
 
     The last one begins with the first parameters again, so that it shows whether the step remembers any.
     """
     check_there("jax")
     for plan in plans:
-        batches = [_drawn_batch(draw, plan.samples) for _ in range(STEPS)]
+        batches = [_drawn_batch(draw, plan) for _ in range(plan.steps)]
         inputs = {
             "devices": plan.devices,
             "first": plan.first,
             "axis": plan.axis,
             "model": plan.model,
             "rate": plan.rate,
-            "params": _drawn_params(draw, plan.model),
+            "params": _drawn_params(draw, plan),
             "batches": batches,
         }
         yield Case(plan.title, training, [inputs], plan)
@@ -384,7 +389,7 @@ def _(seen: Seen) -> Remarks:
         yield say.remark("other_tree")
         return
     for number, (call, batch) in enumerate(zip(calls, given["batches"], strict=True), start=1):
-        tree = _copied(given["params"]) if number == STEPS else tree
+        tree = _copied(given["params"]) if number == plan.steps else tree
         one = OneDeviceStep.step(plan, tree, batch)
         yield from _whole_on_every_device(call, names, [leaf.shape for leaf in one.before], number)
         yield from _params(plan, call["params"], names, one, number)
@@ -424,7 +429,7 @@ def _params(
         of_first = one.shares[0][1][k] if all_equal(held) else None
         for device, found in enumerate(held):
             mistakes = _wrong_updates(plan, before, gradient, one.shares[device][1][k], of_first)
-            otherwise = _why_wrong(before - found.double(), plan.rate * gradient, number)
+            otherwise = _why_wrong(before - found.double(), plan.rate * gradient, is_last=number == plan.steps)
             what = f"after step {number}, {name} on device {device}"
             yield holds(what, found, right, mistakes, same=close, otherwise=otherwise)
 
@@ -456,12 +461,12 @@ def _wrong_updates(
     return {words: (before - plan.rate * each).float() for words, each in wrong.items()}
 
 
-def _why_wrong(moved: torch.Tensor, right: torch.Tensor, number: int) -> str:
+def _why_wrong(moved: torch.Tensor, right: torch.Tensor, is_last: bool) -> str:
     """The cause where a parameter has not moved as it should: perhaps the direction is right."""
     factor = float((moved * right).sum() / (right * right).sum())
     if close(moved, factor * right):
         return say("factor", factor=factor)
-    return say("remembers" if number == STEPS else "update")
+    return say("remembers" if is_last else "update")
 
 
 def _losses(plan: Descent, losses: Sequence[torch.Tensor], one: OneDeviceStep, number: int) -> Remarks:
@@ -488,7 +493,7 @@ def _communication(plan: Descent, programs: Sequence[str], nbytes: int, number: 
     if len(programs) > 1:
         yield say.remark("many_programs", programs=len(programs))
         return
-    wholes = {plan.samples * size for size in (FEATURES, OUTPUTS)}
+    wholes = {plan.samples * size for size in (plan.widths[0], plan.widths[-1])}
     for program in programs:
         if asks_python(program):
             yield say.remark("asks_python")
