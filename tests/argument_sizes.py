@@ -31,8 +31,6 @@ def sizes_of(name: str, value: Any, depth: int = _DEPTH) -> Iterator[tuple[str, 
     elif isinstance(getattr(value, "shape", None), tuple | list) and hasattr(value, "dtype"):
         yield f"{name}.ndim", len(value.shape)
         yield from ((f"{name}.shape[{i}]", number) for i, number in enumerate(value.shape) if type(number) is int)
-    elif hasattr(value, "world_size"):
-        yield f"{name}.world_size", value.world_size
     elif isinstance(value, Mapping | list | tuple | set):
         yield f"len({name})", len(value)
         for each in value.values() if isinstance(value, Mapping) else value:
@@ -40,3 +38,5 @@ def sizes_of(name: str, value: Any, depth: int = _DEPTH) -> Iterator[tuple[str, 
     elif dataclasses.is_dataclass(value):
         for each in dataclasses.fields(value):
             yield from sizes_of(f"{name}.{each.name}", getattr(value, each.name), depth - 1)
+    elif hasattr(value, "world_size"):  # not of a cluster, which is a dataclass: an answer may not ask that
+        yield f"{name}.world_size", value.world_size

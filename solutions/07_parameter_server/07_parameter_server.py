@@ -507,13 +507,16 @@ print(report)
 # %% test="worker_loop_hidden" points=3
 # The hidden tests of worker_loop stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: a server on rank 1, up to 9 steps, and no step at all.
+### What this tests: a server on ranks 1 and 2, up to 9 steps, and no step at all.
 from distlib.exercises.parameter_server.checks import check_worker_loop
 
-report = check_worker_loop(worker_loop, steps=[1, 4, 9, 0], server=1, seed=71)
+report = check_worker_loop(worker_loop, steps=[1, 4, 9, 0], server=1, worker=0, seed=71)
 assert len(report) == 4
 assert report[2].trace.messages_sent == [29, 10]
 assert report[3][1]["requests"] == [PULL, LEAVE]
+
+report = check_worker_loop(worker_loop, steps=[3], server=2, worker=1, seed=74)
+assert report[0].trace.messages_sent == [0, 11, 4]
 ### END HIDDEN TESTS
 
 # %% [markdown]

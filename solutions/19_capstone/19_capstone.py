@@ -269,6 +269,7 @@ report = check_predict_step(
             910, 0.002, Cluster.flat(4, Link(1e-3, 1e7), stragglers={0: 3.0}), (2, 8, 8, 8)
         ),
         PlannedStep(1_500, 0.0001, Cluster(4, 2, Link(1e-5, 1e9), Link(2e-3, 1e6)), (1,) * 8),
+        PlannedStep(2_600, 0.0005, Cluster(2, 5, Link(1e-5, 1e9), Link(2e-3, 1e6)), (3,) * 10),
         PlannedStep(
             1_500,
             0.004,
@@ -280,8 +281,8 @@ report = check_predict_step(
     drawn=12,
     seed=192,
 )
-assert len(report) == 17
-assert report.answers[4][1] == [24 * 700]
+assert len(report) == 18
+assert report.answers[5][1] == [24 * 700]
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -29,6 +29,7 @@ NAMES = {PULL: "PULL", PUSH: "PUSH", LEAVE: "LEAVE"}
 def _errors_of_a_worker(seen: Seen) -> Signs:
     length = _length(seen.case)
     return [
+        ("rank 0 has already returned" if 0 not in seen.facts else "", say("not_the_server")),
         (f"waits to send {length} float64", say("send_blocks")),
         (f"waits to receive {length} float64", say("receive_blocks")),
         ("waits to send 1 int64", say("not_taken")),
@@ -43,19 +44,27 @@ def _length(case: Case) -> int:
 
 
 @task("comm", "server", "parameters", "compute", "steps", errors=_errors_of_a_worker)
-def check_worker_loop(draw: Draw, *, steps: Sequence[int], server: int = 0) -> Iterator[Case]:
-    """`function(comm, server, parameters, compute, steps)`; a case for each number of steps."""
+def check_worker_loop(draw: Draw, *, steps: Sequence[int], server: int = 0, worker: int = 1) -> Iterator[Case]:
+    """`function(comm, server, parameters, compute, steps)`; a case for each number of steps.
+
+    server, worker: their ranks. The ranks below them that are neither do nothing.
+    """
     for number in steps:
         (length,) = draw.sizes(1, but=[number, 2 * number], most=30)
         start, *tensors = [draw.normal((length,)) for _ in range(2 * number + 2)]
-        inputs: list[dict[str, Any]] = [{"server": server, "parameters": start, "gradients": tensors[:number]}]
-        inputs.insert(server, {"server": server, "versions": tensors[number:]})
-        yield Case(f"with {count(number, 'step')}", with_a_server, inputs, server, ours=[server])
+        of_rank: dict[int, dict[str, Any]] = {
+            server: {"versions": tensors[number:]},
+            worker: {"server": server, "parameters": start, "gradients": tensors[:number]},
+        }
+        ranks = range(max(of_rank) + 1)
+        ours = [rank for rank in ranks if rank != worker]
+        inputs = [of_rank.get(rank, {}) for rank in ranks]
+        yield Case(f"with {count(number, 'step')}", with_a_server, inputs, (server, worker), ours=ours)
 
 
 @check_worker_loop.judge
 def _(seen: Seen) -> Remarks:
-    server, worker = seen.facts, 1 - seen.facts
+    server, worker = seen.facts
     given, versions, told = seen.case.inputs[worker], seen.case.inputs[server]["versions"], seen[server]
     gradients, called = given["gradients"], seen[worker]["called"]
     steps = len(gradients)
@@ -94,7 +103,7 @@ def _shown(requests: Sequence[int]) -> str:
 @check_worker_loop.judge_times
 def _(seen: Seen) -> Remarks:
     """A request to push comes when its gradient is there: until that has come, the server serves nobody else."""
-    worker = 1 - seen.facts
+    _, worker = seen.facts
     requests = [message for message in seen.trace if message.src == worker and message.dtype == "int64"]
     for step, push in enumerate(requests[1:-1:2]):
         for moment in seen.passed(worker, 2 * step + 2):

@@ -45,9 +45,11 @@ def with_workers(comm: Communicator, function: Callable[..., Any], inputs: dict[
 
 
 def with_a_server(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> Any:
-    """On the worker `function(comm, server, parameters, compute, steps)`; on the other rank a server that answers."""
-    if comm.rank == inputs["server"]:
+    """On the worker `function(comm, server, parameters, compute, steps)`; on another rank a server that answers."""
+    if "versions" in inputs:
         return _serve(comm, inputs["versions"])
+    if not inputs:  # neither of the two
+        return None
     parameters, called, held = inputs["parameters"].clone(), list[int](), list[torch.Tensor]()
 
     def compute(step: int) -> torch.Tensor:
