@@ -17,12 +17,20 @@ def add_class_arguments(parser: argparse.ArgumentParser) -> None:
     due.add_argument("--none", action="store_true", help="it has no due date any more")
     late = _action(actions, "late", "say what being late costs, in all exercises; without anything, show it")
     late.add_argument(
-        "--per-day", type=_share, metavar="10%", help="of the points, for each day begun; 100%% is all at once"
+        "--per-day", type=_share, metavar="10%", help="what each day begun costs of the points; 100%% takes all at once"
     )
-    late.add_argument("--at-most", type=_share, default=1.0, metavar="50%", help="of the points are lost; else all")
-    late.add_argument("--grace", default="", metavar="10min", help="after the due date cost nothing; also 2h or 1d")
     late.add_argument(
-        "--slip-days", type=_whole, default=0, metavar="N", help="late cost nothing, in all exercises together"
+        "--at-most", type=_share, default=1.0, metavar="50%", help="what is lost of the points at most; else all"
+    )
+    late.add_argument(
+        "--grace", default="", metavar="10min", help="time after the due date that costs nothing; also 2h, 1d"
+    )
+    late.add_argument(
+        "--slip-days",
+        type=_whole,
+        default=0,
+        metavar="N",
+        help="days late that cost nothing, in all exercises together",
     )
     late.add_argument("--none", action="store_true", help="it costs no points any more")
     extend = _action(actions, "extend", "give a student or a team more time; it replaces what they had")

@@ -75,7 +75,7 @@ def add_board_arguments(parser: argparse.ArgumentParser) -> None:
 def add_collect_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("assignment", metavar="ASSIGNMENT", help="such as 02_all_reduce, 02, or games")
     parser.add_argument("uploads", metavar="FOLDER_OR_ZIP", type=Path, nargs="+", help="what students have uploaded")
-    times = "the times of the files, or of the table, are those of handing in, in this time zone: Europe/Berlin"
+    times = "take the times of the files, or of the table, as those of handing in, in this time zone: Europe/Berlin"
     parser.add_argument("--times-in", metavar="ZONE", default="", help=times)
     table = "times of handing in: columns id and time, or Moodle's grading worksheet"
     parser.add_argument("--times", metavar="TABLE", type=Path, help=table)
