@@ -184,6 +184,11 @@ from json import loads
 
 from distlib.exercises.tensorflow.checks import check_tf_config
 
+many = {
+    "ps": [f"p{number}:1" for number in range(5)],
+    "chief": ["c:1"],
+    "worker": [f"w{number}:1" for number in range(9)],
+}
 report = check_tf_config(
     tf_config,
     tasks=[
@@ -208,13 +213,22 @@ report = check_tf_config(
         ({"worker": ["a:1", "b:+80"]}, "worker", 0),
         ({"worker": ["a:1", "b:8_0"]}, "worker", 0),
         ({"worker": ["a:1"], "server": []}, "worker", 0),
+        ({"worker": ["a:1", "b:22222x"]}, "worker", 0),
+        ({"worker": ["a:1", "the-second-machine b:1"]}, "worker", 0),
+        ({**many, "ps": [*many["ps"], "p5"]}, "worker", 8),
+        ({**many, "worker": [*many["worker"], "w9:0"]}, "ps", 4),
+        ({**many, "worker": [*many["worker"], "w8:1"]}, "ps", 0),
+        ({**many, "evaluator": ["e:1", "p4:1"]}, "worker", 0),
+        ({**many, "evaluator": ["e:1"], "server": ["s:1"]}, "worker", 0),
+        (many, "worker", 9),
+        (many, "worker", 8),
     ],
     drawn=6,
     seed=131,
 )
 texts = [answer.get("returned") for answer in report.answers]
 assert [loads(text)["task"]["index"] for text in texts[:3]] == [2, 0, 1]
-assert texts[3:21] == [None] * 18 and None not in texts[21:] and len(texts) == 27
+assert texts[3:29] == [None] * 26 and None not in texts[29:] and len(texts) == 36
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -310,7 +324,7 @@ report = check_global_batch_loss(
     global_batch_loss,
     batches=[
         Shares([5, 0, 2], dtype=torch.float64, weighs=True),
-        Shares([3, 0], fillers=[0, 4]),
+        Shares([3, 0], fillers=[0, 4], features=6),
     ],
     seed=132,
 )
@@ -459,20 +473,24 @@ for seen in report:
 print(report)
 
 # %% [markdown]
-# **Hidden test: 5 points.** Three and four replicas, other weights, a replica without samples, more variables, and more
-# steps.
+# **Hidden test: 5 points.** Three and four replicas, other weights, a replica without samples, more variables, of other
+# sizes, another learning rate, and more steps.
 
 # %% test="distributed_train_step_hidden" points=5
 # The hidden tests of distributed_train_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: three and four replicas, other weights, a replica without samples, three variables, three steps.
+### What this tests: 3 and 4 replicas, other weights, sizes and rate, one without samples, three variables and steps.
 from distlib.exercises.tensorflow.checks import Shares, check_distributed_train_step
 
 report = check_distributed_train_step(
     distributed_train_step,
-    plans=[Shares([4, 0, 3], weighs=True), Shares([6, 6, 6, 2], fillers=[0, 0, 0, 4])],
+    plans=[
+        Shares([4, 0, 3], weighs=True, features=5, outputs=3),
+        Shares([6, 6, 6, 2], fillers=[0, 0, 0, 4], features=2, outputs=4),
+    ],
     steps=3,
     biases=2,
+    rate=0.031,
     seed=133,
 )
 for seen in report:
@@ -482,7 +500,9 @@ for seen in report:
         )
     assert [len(calls) for calls in seen[0]["calls"]][1:] == [0, 0]
     ways = 2 * (len(seen.facts.samples) - 1)
-    assert ways * 40 <= sum(nbytes for _, _, nbytes in seen[0]["copied"]) <= ways * (40 + 16)
+    gradients = 4 * (seen.facts.features + 2) * seen.facts.outputs
+    copied = sum(nbytes for _, _, nbytes in seen[0]["copied"])
+    assert ways * gradients <= copied <= ways * (gradients + 16)
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -220,12 +220,16 @@ class Shares:
         fillers: how many more with weight 0; by default none.
         dtype: of losses; weights are float32.
         weighs: whether weights are other numbers than 1.
+        features: of a sample.
+        outputs: numbers of a label, in a training step.
     """
 
     samples: Sequence[int]
     fillers: Sequence[int] = ()
     dtype: torch.dtype = torch.float32
     weighs: bool = False
+    features: int = 3
+    outputs: int = 2
 
     @property
     def title(self) -> str:
@@ -238,12 +242,12 @@ class Shares:
         """The size of the global batch."""
         return sum(self.samples)
 
-    def draw(self, draw: Draw, features: int, labels: Sequence[int] = ()) -> list[dict[str, torch.Tensor]]:
+    def draw(self, draw: Draw, labels: Sequence[int] = ()) -> list[dict[str, torch.Tensor]]:
         """Features, labels and weights of each replica. Labels of a sample have this shape."""
         fillers = self.fillers or [0] * len(self.samples)
         return [
             {
-                "features": draw.normal((real + more, features)).to(self.dtype),
+                "features": draw.normal((real + more, self.features)).to(self.dtype),
                 "labels": draw.normal((real + more, *labels)).to(self.dtype),
                 "weights": self._drawn_weights(draw, real, more),
             }
@@ -271,8 +275,8 @@ def check_global_batch_loss(draw: Draw, *, batches: Sequence[Shares]) -> Iterato
     check_there("tensorflow")
     for batch in batches:
         inputs = {
-            "parameters": draw.normal((3,)).to(batch.dtype),
-            "shares": batch.draw(draw, 3),
+            "parameters": draw.normal((batch.features,)).to(batch.dtype),
+            "shares": batch.draw(draw),
             "global_batch_size": batch.total,
         }
         yield Case(batch.title, global_losses, [inputs], batch)
@@ -354,7 +358,6 @@ def _loss_mistakes(own: OwnLosses, every: Sequence[OwnLosses], batch: Shares) ->
 
 # ── distributed_train_step ───────────────────────────────────────────────────────────────────────────────────────────
 
-RATE = 0.07
 RATE_OF_THE_EXAMPLE = 0.1
 SCALARS = 16  # bytes that a replica may send and get besides its gradients: the loss, the global batch size, a counter
 
@@ -375,19 +378,20 @@ SCALARS = 16  # bytes that a replica may send and get besides its gradients: the
     ],
 )
 def check_distributed_train_step(
-    draw: Draw, *, plans: Sequence[Shares], steps: int = 2, biases: int = 1
+    draw: Draw, *, plans: Sequence[Shares], steps: int = 2, biases: int = 1, rate: float = 0.07
 ) -> Iterator[Case]:
     """`function(strategy, variables, loss_function, learning_rate)` makes a tf.function: SGD's step on all replicas.
 
-    Every step of a case has a batch like its `Shares`. The variables are a matrix of 24 bytes and biases of 8.
+    Every step of a case has a batch like its `Shares`. The variables are a matrix, [features, outputs], and biases.
     """
     check_there("tensorflow")
     for plan in plans:
         assert len(plan.samples) <= DEVICES
+        shapes = [(plan.features, plan.outputs), *[(plan.outputs,)] * biases]
         inputs = {
-            "variables": [draw.normal((3, 2)).float(), *(draw.normal((2,)).float() for _ in range(biases))],
-            "learning_rate": RATE,
-            "batches": [plan.draw(draw, 3, (2,)) for _ in range(steps)],
+            "variables": [draw.normal(shape).float() for shape in shapes],
+            "learning_rate": rate,
+            "batches": [plan.draw(draw, [plan.outputs]) for _ in range(steps)],
             "sizes": [plan.total] * steps,
         }
         yield Case(plan.title, training, [inputs], plan)
@@ -402,9 +406,12 @@ class OneDeviceGradients:
     unweighted: Sequence[Sequence[torch.Tensor]]
     losses: Sequence[torch.Tensor]
     weights: Sequence[torch.Tensor]
+    rate: float
 
     @classmethod
-    def of(cls, start: Sequence[torch.Tensor], shares: Sequence[dict[str, torch.Tensor]]) -> OneDeviceGradients:
+    def of(
+        cls, start: Sequence[torch.Tensor], shares: Sequence[dict[str, torch.Tensor]], rate: float
+    ) -> OneDeviceGradients:
         """The step that begins with these variables."""
         sums, unweighted, every = [], [], []
         for share in shares:
@@ -414,12 +421,12 @@ class OneDeviceGradients:
             unweighted.append(torch.autograd.grad(losses.sum(), variables))
             every.append(losses.detach())
         weights = [share["weights"].double() for share in shares]
-        return cls([each.double() for each in start], sums, unweighted, every, weights)
+        return cls([each.double() for each in start], sums, unweighted, every, weights, rate)
 
     def after(self, gradients: Sequence[Sequence[torch.Tensor]], divided_by: float = 1) -> list[torch.Tensor]:
         """The variables, if each replica brought such gradients and their sum was divided by a number."""
         total = [torch.stack(list(each)).sum(dim=0) for each in zip(*gradients, strict=True)]
-        return [start - RATE * each / divided_by for start, each in zip(self.start, total, strict=True)]
+        return [start - self.rate * each / divided_by for start, each in zip(self.start, total, strict=True)]
 
     def means(self, rows: bool) -> list[list[torch.Tensor]]:
         """Each replica's gradients, divided by its number of samples: all of them, or those that have a weight."""
@@ -441,9 +448,9 @@ def _(seen: Seen) -> Remarks:
         yield say.remark("no_function")
     start, nbytes = given["variables"], sum(each.nbytes for each in given["variables"])
     for number, (shares, size) in enumerate(zip(given["batches"], given["sizes"], strict=True)):
-        one = OneDeviceGradients.of(start, shares)
+        one = OneDeviceGradients.of(start, shares, given["learning_rate"])
         start = one.after(one.sums, size)
-        later = OneDeviceGradients.of(start, shares)
+        later = OneDeviceGradients.of(start, shares, one.rate)
         yield from _variables(f"after step {number + 1}", played["variables"][number], one, size)
         yield _step_loss(f"what step {number + 1} returned", played["losses"][number], one, later, size)
         yield _calls(number, played["calls"][number], [len(share["features"]) for share in shares])
@@ -484,9 +491,9 @@ def _update_mistakes(one: OneDeviceGradients, size: int) -> dict[str, list[list[
         "fillers_counted": [one.after(one.sums, rows), one.after(one.unweighted, rows)],
         "added_twice": [one.after(one.sums, size / replicas)],
         "by_weights": [one.after(one.sums, weight)],
-        "rate_of_example": [one.after(one.sums, size * RATE / RATE_OF_THE_EXAMPLE)],
+        "rate_of_example": [one.after(one.sums, size * one.rate / RATE_OF_THE_EXAMPLE)],
         "uphill": [one.after(one.sums, -size)],
-        "no_rate": [one.after(one.sums, size * RATE)],
+        "no_rate": [one.after(one.sums, size * one.rate)],
     }
 
 
