@@ -318,8 +318,8 @@ CLUSTERS = [
 #   steps; two runs are enough to find $S$ and $B_c$. Which $B$ is the best then depends on the network.
 # - **The rate.** Each optimizer is an Adam: try 0.04 from 64 samples on, 0.03 for 32, and less for smaller batches. If
 #   the loss wanders up and down near the target, the rate is too high for the batch.
-# - **A slow network.** Here a message in each step takes longer than the budget. Do all steps need one? Ranks may take
-#   some steps on their own and average then.
+# - **A slow network.** Here messages in every step take more time than the budget has. Does every step need them? Ranks
+#   may take some steps on their own and average then.
 # - **Memory.** `little memory` allows 22 bytes a weight. Weights and all states take 24; weights, the states of a
 #   quarter and a gradient 20.
 # - **A slow rank.** Who waits for whom? Shares need not be equal.
@@ -488,8 +488,8 @@ tell_trainings(train_scores(report))
 #
 # The ranks that are left return the same weights, which reach the target within the budget. All ranks work while they
 # live: rank 0 alone does not get there. There is no limit to memory. In one of the runs a rank is slow, with a budget
-# to match, and another dies while it waits for the answer of rank 0: `waiting_after(3)` is the moment at which it
-# begins to receive, once it has sent three gradients, or as many bytes. Nothing may hang.
+# to match, and another dies while it waits for the answer of rank 0: with `waiting_after(3)` a rank dies when it next
+# begins to receive after it has sent three gradients, or as many bytes. Nothing may hang.
 #
 # **Why not a ring?** When a rank of a ring dies, its neighbors notice. The others wait for these. On real clusters
 # everybody is stopped then, and starts again from a checkpoint (lesson 16). Here it is easier: all talk to rank 0
