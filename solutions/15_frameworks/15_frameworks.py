@@ -315,11 +315,14 @@ print(report)
 # %% test="fabric_evaluate_hidden" points=2
 # The hidden tests of fabric_evaluate stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 4 ranks, and fewer samples than ranks.
+### What this tests: up to 4 ranks, fewer samples than ranks, and a model of two layers.
 from distlib.exercises.frameworks.evaluations import check_fabric_evaluate
 
 report = check_fabric_evaluate(
-    fabric_evaluate, evaluations=[(2, 9, 4), (3, 16, 4), (4, 13, 2), (4, 3, 2)], seed=152
+    fabric_evaluate,
+    evaluations=[(2, 9, 4), (3, 16, 4), (4, 13, 2), (4, 3, 2)],
+    layers=2,
+    seed=152,
 )
 assert report[3].trace.bytes_sent[2] > 0
 ### END HIDDEN TESTS
@@ -506,11 +509,14 @@ print(report)
 # %% test="accelerate_evaluate_hidden" points=2
 # The hidden tests of accelerate_evaluate stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 4 ranks, and fewer samples than ranks.
+### What this tests: up to 4 ranks, fewer samples than ranks, and a model of two layers.
 from distlib.exercises.frameworks.evaluations import check_accelerate_evaluate
 
 report = check_accelerate_evaluate(
-    accelerate_evaluate, evaluations=[(2, 9, 4), (3, 10, 3), (4, 13, 2), (4, 3, 2)], seed=154
+    accelerate_evaluate,
+    evaluations=[(2, 9, 4), (3, 10, 3), (4, 13, 2), (4, 3, 2)],
+    layers=2,
+    seed=154,
 )
 assert report[3].trace.bytes_sent[2] > 0
 ### END HIDDEN TESTS

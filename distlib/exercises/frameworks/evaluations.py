@@ -19,6 +19,7 @@ from distlib.checks.task import Draw, Remarks, task
 from distlib.exercises.frameworks.accelerate_plays import accelerate_evaluation
 from distlib.exercises.frameworks.checks import WAITS
 from distlib.exercises.frameworks.fabric_plays import fabric_evaluation
+from distlib.exercises.frameworks.port_plays import CountingModel
 
 say = Sentences(__file__)
 ERRORS = [
@@ -114,15 +115,24 @@ def _mean(numbers: Sequence[float]) -> float:
     return sum(numbers) / len(numbers)
 
 
-def evaluation_case(draw: Draw, plan: Plan, play: Callable[..., Any], parts: Callable[[Plan], Parts]) -> Case:
-    """A case in which usual mistakes find something else, and each something of its own, as far as that can be."""
+def evaluation_case(
+    draw: Draw, plan: Plan, play: Callable[..., Any], parts: Callable[[Plan], Parts], layers: int = 1
+) -> Case:
+    """A case in which usual mistakes find something else, and each something of its own, as far as that can be.
+
+    `layers`: of the model.
+    """
     features, classes = draw.sample([number for number in range(2, 8) if number not in plan], 2)
-    weight, x = draw.normal((classes, features)), draw.normal((plan[1], features))
+    widths = [features, *(draw.randrange(3, 7) for _ in range(layers - 1)), classes]
+    weights = [draw.normal((outputs, inputs)) for inputs, outputs in itertools.pairwise(widths)]
+    biases, x = [draw.normal((width,)) for width in widths[1:-1]], draw.normal((plan[1], features))
     drawn = [[draw.random() < 0.6 for _ in range(plan[1])] for _ in range(DRAWN)]
     facts = max((Evaluation(*plan, parts(plan), each) for each in drawn), key=lambda each: each.tells_apart)
-    found = (x @ weight.T).argmax(1)
+    with torch.no_grad():
+        found = CountingModel(weights, biases)(x).argmax(1)
     labels = torch.where(torch.tensor(facts.right), found, (found + 1) % classes)
-    inputs = [{"weight": weight, "x": x, "labels": labels, "batch_size": plan[2]} for _ in range(plan[0])]
+    model = {"weights": weights, "biases": biases}
+    inputs = [model | {"x": x, "labels": labels, "batch_size": plan[2]} for _ in range(plan[0])]
     title = f"on {count(plan[0], 'rank')}, {count(plan[1], 'sample')} in batches of {plan[2]}"
     return Case(title, play, inputs, facts, seed=draw.randrange(10**6))
 
@@ -147,13 +157,14 @@ def batched_parts(plan: Plan) -> Parts:
 
 
 @task("fabric", "model", "loader", errors=ERRORS)
-def check_fabric_evaluate(draw: Draw, *, evaluations: Sequence[Plan]) -> Iterator[Case]:
+def check_fabric_evaluate(draw: Draw, *, evaluations: Sequence[Plan], layers: int = 1) -> Iterator[Case]:
     """`function(fabric, model, loader)`: the share of the samples that are recognized.
 
     `evaluations`: of each the ranks, the samples and the batch size. The ranks can't share the samples evenly.
+    `layers`: of the model.
     """
     for plan in evaluations:
-        yield evaluation_case(draw, plan, fabric_evaluation, strided_parts)
+        yield evaluation_case(draw, plan, fabric_evaluation, strided_parts, layers)
 
 
 @check_fabric_evaluate.judge
@@ -162,10 +173,10 @@ def _(seen: Seen) -> Remarks:
 
 
 @task("accelerator", "model", "loader", errors=ERRORS)
-def check_accelerate_evaluate(draw: Draw, *, evaluations: Sequence[Plan]) -> Iterator[Case]:
+def check_accelerate_evaluate(draw: Draw, *, evaluations: Sequence[Plan], layers: int = 1) -> Iterator[Case]:
     """`function(accelerator, model, loader)`: as of `check_fabric_evaluate`. The last batches are not full."""
     for plan in evaluations:
-        yield evaluation_case(draw, plan, accelerate_evaluation, batched_parts)
+        yield evaluation_case(draw, plan, accelerate_evaluation, batched_parts, layers)
 
 
 @check_accelerate_evaluate.judge

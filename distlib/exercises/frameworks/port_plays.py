@@ -147,32 +147,40 @@ def _saved(path: Path) -> Any:
 
 
 class CountingModel(torch.nn.Module):
-    """Scores for each class: inputs times a weight.
+    """Scores for each class, from linear layers. Below the last one each has a bias, and a tanh behind it.
+
+    Args:
+        weights: [outputs, inputs] of each layer; copied.
+        biases: [outputs] of each layer but the last; copied.
 
     Attributes:
         samples: how many it has seen.
     """
 
-    def __init__(self, weight: torch.Tensor) -> None:
+    def __init__(self, weights: Sequence[torch.Tensor], biases: Sequence[torch.Tensor]) -> None:
         super().__init__()
-        self.weight = torch.nn.Parameter(weight.clone())
+        self.weights = torch.nn.ParameterList([each.clone() for each in weights])
+        self.biases = torch.nn.ParameterList([each.clone() for each in biases])
         self.samples = 0
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Of [samples, features]: [samples, classes]."""
         self.samples += len(inputs)
-        return torch.nn.functional.linear(inputs, self.weight)
+        *below, last = self.weights
+        for weight, bias in zip(below, self.biases, strict=True):
+            inputs = torch.tanh(torch.nn.functional.linear(inputs, weight, bias))
+        return torch.nn.functional.linear(inputs, last)
 
 
 def evaluate_and_count(framework: Any, function: Callable[..., Any], inputs: dict[str, Any]) -> dict[str, Any]:
     """Call `function(framework, model, loader)`.
 
     Args:
-        inputs: the "weight" of the model; "x" and the "labels" of all samples; "batch_size".
+        inputs: "weights" and "biases" of the model; "x" and the "labels" of all samples; "batch_size".
 
     Returns:
         "returned"; and how many "samples" went through the model.
     """
-    model = CountingModel(inputs["weight"])
+    model = CountingModel(inputs["weights"], inputs["biases"])
     loader = DataLoader(TensorDataset(inputs["x"], inputs["labels"]), inputs["batch_size"])
     return {"returned": function(framework, model, loader), "samples": model.samples}
