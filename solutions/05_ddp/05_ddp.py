@@ -547,7 +547,12 @@ report = check_overlapped_ddp(
             [3, 4, 4, 2], steps=3, passes=3, frozen=[0], bucket_bytes=100, first_bucket_bytes=20
         ),
         Training(
-            [3, 4, 2], steps=4, dtype=torch.float32, bucket_bytes=60, first_bucket_bytes=30
+            [3, 4, 2],
+            steps=4,
+            unused=[(1, 1)],
+            dtype=torch.float32,
+            bucket_bytes=60,
+            first_bucket_bytes=30,
         ),
         Training([3, 4], frozen=[0], unused=[(0, 1)]),
         Training([3, 4, 5, 4, 3, 2], bucket_bytes=150, first_bucket_bytes=10, unused=[(1, 0)]),
@@ -707,7 +712,7 @@ report = check_sampler(
     DistributedSampler,
     world_sizes=(1, 2, 3, 4, 7),
     lengths=(29, 100, 3, 1, 0),
-    epochs=(2, 7, 40),
+    epochs=(2, 40, 41),
     seed=54,
 )
 assert len(report) == 100

@@ -414,7 +414,7 @@ report = check_row_parallel_linear(
     layers=[
         Row(3, in_features=9, out_features=7, batches=[]),
         Row(2, in_features=8, out_features=7, batches=[(3,), (3,)]),
-        Row(1, in_features=5, out_features=4, batches=[(2,)]),
+        Row(1, in_features=5, out_features=4, batches=[(8,)]),
         Row(3, in_features=9, out_features=8, batches=[()]),
         Row(4, in_features=12, out_features=9, batches=[(1, 2, 3)], strided=True),
         Row(6, in_features=6, out_features=8, batches=[(2, 2), (4,)], bias=False),
@@ -598,7 +598,7 @@ report = check_parallel_attention(
     parallel_attention,
     attentions=[
         Attention(2, features=16, heads=8, batches=[(2, 3), (2, 3)]),
-        Attention(1, features=20, heads=5, batches=[(2, 2)]),
+        Attention(1, features=20, heads=20, batches=[(2, 2)]),
         Attention(3, features=18, heads=6, batches=[(3, 2)], strided=True),
         Attention(4, features=16, heads=4, batches=[(1, 1)]),
         Attention(6, features=24, heads=12),
@@ -766,10 +766,10 @@ report = check_vocabulary_parallel_loss(
         Loss(shares=(4, 9, 1), positions=(6,), targets_of=2),
         Loss(shares=(5, 5, 5, 5), positions=(3, 7), around=(0, 900, 0, -900), strided=True),
         Loss(shares=(1, 7, 2, 3, 3, 4), positions=(5,), targets_of=0),
-        Loss(shares=(6, 6, 7), positions=(1,), around=1000),
-        Loss(shares=(8, 4), positions=(3, 3), around=700),
+        Loss(shares=(6, 6, 7), positions=(1,), around=20_000),
+        Loss(shares=(17, 4), positions=(9, 9), around=700),
         Loss(shares=(3, 8, 4), positions=(2, 3), forward_only=True),
-        Loss(shares=(4, 7, 2), positions=(4, 3), apart=-900),
+        Loss(shares=(4, 7, 1), positions=(4, 3), apart=-900),
     ],
     seed=104,
 )

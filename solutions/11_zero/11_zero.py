@@ -360,7 +360,7 @@ report = check_sharded_optimizer(
     runs=[
         Optimizing(2, shapes=[(3, 3), (2, 2, 2), ()]),
         Optimizing(5, shapes=[(4,), (7, 9), (2, 3)], steps=2),
-        Optimizing(6, shapes=[(5, 5), (5,), (5, 1)]),
+        Optimizing(6, shapes=[(5, 5), (5,), (5, 1), (2,), (1, 3)]),
         Optimizing(3, shapes=[(4, 5), (3,)], dtype=torch.float32),
         Optimizing(4, shapes=[(6, 6), (3,)], next_to=True),
         Optimizing(1, shapes=[(5,), (3, 2)], steps=2),
@@ -509,8 +509,8 @@ report = check_shard_gradients(
     shard_gradients,
     runs=[
         Clipping(2, shapes=[(3, 3), (2, 2, 2), ()], relative_norm=0.25),
-        Clipping(5, shapes=[(4,), (7, 3), (2, 3)], relative_norm=0.9),
-        Clipping(6, shapes=[(5, 5), (5,), (5, 1)], relative_norm=math.inf),
+        Clipping(5, shapes=[(4,), (7, 3), (2, 3)], relative_norm=0.9, norm=0.02),
+        Clipping(6, shapes=[(5, 5), (5,), (5, 1), (2,)], relative_norm=math.inf, norm=3e4),
         Clipping(3, shapes=[(4, 5), (3,)], relative_norm=0.5, dtype=torch.float32),
         Clipping(4, shapes=[(6, 6), (3,)], relative_norm=0.5, calls=3),
         Clipping(3, shapes=[(4, 2), (3,)], relative_norm=1.5, norm=5.0, calls=2),
@@ -732,7 +732,7 @@ report = check_fully_sharded_module(
         Sharding(5, widths=[12, 1, 1, 12, 10], steps=1),
         Sharding(3, widths=[10, 13, 8], dtype=torch.float32),
         Sharding(2, widths=[10, 12, 9], next_to=True, steps=3),
-        Sharding(1, widths=[6, 8, 7], layers=2, passes=2, evaluates=True),
+        Sharding(1, widths=[6, 8, 7], layers=3, passes=2, evaluates=True),
     ],
     seed=114,
 )

@@ -756,11 +756,11 @@ from distlib.exercises.hybrid.checks import check_layout_seconds
 report = check_layout_seconds(
     layout_seconds,
     model={"layers": 12, "features": 60, "heads": 12, "sequence": 20, "batch": 12},
-    clusters=[(1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (4, 3), (3, 4)],
+    clusters=[(1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (4, 3), (3, 4), (2, 6)],
     speed=3e9,
     seed=126,
 )
-assert len(report) == 58
+assert len(report) == 76
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -853,7 +853,7 @@ from distlib.exercises.hybrid.checks import check_choose_strategy
 report = check_choose_strategy(
     choose_strategy,
     model={"layers": 10, "features": 384, "heads": 6, "sequence": 256, "batch": 20},
-    clusters=[(1, 1), (1, 6), (2, 2), (3, 4), (4, 6)],
+    clusters=[(1, 1), (1, 6), (2, 2), (2, 5), (3, 4), (4, 6)],
     seed=127,
 )
 assert report.answers[0]["returned"] == {"dp": 1, "pp": 1, "tp": 1}

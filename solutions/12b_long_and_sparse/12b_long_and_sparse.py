@@ -298,11 +298,12 @@ report = check_dispatch_to_experts(
         ([[3, 3, 3], [3, 3], [3], [3, 3, 3, 3]], 2),
         ([[1, 1, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0]], 4),
         ([[0, 0]], 1),
+        ([[1] * 8, [0, 0, 1]], 4),
     ],
     drawn=[3, 5, 6],
     seed=132,
 )
-assert len(report) == 9
+assert len(report) == 10
 ### END HIDDEN TESTS
 
 # %% [markdown]

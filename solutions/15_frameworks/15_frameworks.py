@@ -245,7 +245,13 @@ from distlib.exercises.frameworks.checks import check_fabric_train
 
 report = check_fabric_train(
     fabric_train,
-    trainings=[(2, 6, 5, 3, 3), (3, 5, 2, 2, 4), (4, 7, 2, 3, 1), (2, 3, 5, 4, 3)],
+    trainings=[
+        (2, 6, 5, 3, 3),
+        (3, 5, 2, 2, 4),
+        (4, 7, 2, 3, 1),
+        (2, 3, 5, 4, 3),
+        (2, 3, 2, 1, 2),
+    ],
     seed=151,
 )
 assert report[2].trace.bytes_sent[3] > 0
@@ -514,7 +520,7 @@ from distlib.exercises.frameworks.evaluations import check_accelerate_evaluate
 
 report = check_accelerate_evaluate(
     accelerate_evaluate,
-    evaluations=[(2, 9, 4), (3, 10, 3), (4, 13, 2), (4, 3, 2)],
+    evaluations=[(2, 9, 4), (3, 10, 3), (4, 13, 2), (4, 3, 2), (2, 9, 1), (2, 1, 2)],
     layers=2,
     seed=154,
 )

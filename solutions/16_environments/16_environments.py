@@ -190,6 +190,8 @@ report = check_expand_nodelist(
         "n[1],n[01],n[001]",
         "gpu-07.cluster,g[3]x",
         "n[3-3,07-07],r[1-1]",
+        "x[00-01,3,5,7-9]",
+        "n[0998-1102]",
     ],
     bad=[
         ("", ""),
@@ -213,7 +215,7 @@ report = check_expand_nodelist(
     drawn=8,
     seed=161,
 )
-assert len(report) == 32
+assert len(report) == 34
 assert list(report.answers[0]["returned"]) == [
     "cn-a9",
     "cn-a10",
@@ -224,7 +226,7 @@ assert list(report.answers[0]["returned"]) == [
     "cn-a009",
 ]
 assert list(report.answers[4]["returned"]) == ["n1", "n01", "n001"]
-assert all("refused" in answer for answer in report.answers[15:])
+assert all("refused" in answer for answer in report.answers[17:])
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -390,10 +392,11 @@ report = check_rendezvous_environment(
         ),
         Step("n[1-2]", "1(x2)", job=31_744),  # the ports end at 32,767
         Step("n[1-2]", "1(x2)", job=32_766),
+        Step("n[01-12]", "2(x12)", job=7),
     ],
     seed=162,
 )
-assert len(report) == 15
+assert len(report) == 16
 first = [answer["returned"] for answer in report.answers[0]]
 assert [each["LOCAL_WORLD_SIZE"] for each in first[:25]] == ["12"] * 12 + ["1", "1"] + [
     "11"

@@ -298,11 +298,11 @@ from distlib.exercises.hang_clinic.groups import check_reduce_in_grid
 
 report = check_reduce_in_grid(
     reduce_in_grid,
-    grids=[(2, 2), (2, 3), (3, 2), (1, 3), (3, 1), (2, 4), (3, 3), (1, 1)],
+    grids=[(2, 2), (2, 3), (3, 2), (1, 3), (3, 1), (2, 4), (4, 2), (3, 3), (1, 1)],
     dimensions=3,
     seed=183,
 )
-assert len(report) == 8
+assert len(report) == 9
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -761,11 +761,20 @@ from distlib.exercises.hang_clinic.failing import check_gather_predictions
 for dtype, seed in ((torch.float64, 177), (torch.int64, 178)):
     report = check_gather_predictions(
         gather_predictions,
-        lengths=[[1, 4], [3, 3], [0, 2, 5], [5, 1, 0, 2], [2, 2, 2, 2, 2, 1], [0, 0], [4]],
+        lengths=[
+            [1, 4],
+            [3, 3],
+            [0, 2, 5],
+            [5, 1, 0, 2],
+            [2, 2, 2, 2, 2, 1],
+            [0, 0],
+            [4, 300],
+            [4],
+        ],
         dtype=dtype,
         seed=seed,
     )
-    assert len(report) == 7
+    assert len(report) == 8
 ### END HIDDEN TESTS
 
 # %% [markdown]

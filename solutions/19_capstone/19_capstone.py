@@ -273,7 +273,7 @@ report = check_predict_step(
         PlannedStep(
             1_500,
             0.004,
-            Cluster(2, 3, Link(1e-3, 1e6), Link(1e-3, 1e8), stragglers={5: 2.0}),
+            Cluster(2, 3, Link(1e-3, 1e6), Link(1e-3, 1e8), stragglers={5: 2.0, 1: 3.0}),
             (4, 4, 4, 4, 4, 0),
         ),
         PlannedStep(700, 0.004, Cluster.flat(1, stragglers={0: 2.5}), (3,)),
