@@ -98,7 +98,11 @@ def test_the_receipt_says_what_the_due_date_means(course: Path) -> None:
     (course / DUE_DATES).write_text(text_of(TermDates({NAME: due}, LateRule(0.1))))
     write(exercise(course), {"ring_all_gather": ANSWER})
     text = str(hand_in_notebook("02", start=course, student="Ada Lovelace", ask=never, ran=()))
-    assert re.search(r"^due .* 25 h before this: late, which costs 20 %, [\d.]+ of [\d.]+ points", text, re.MULTILINE)
+    assert re.search(
+        r"^due .* 25 h before this: late, which costs 20 % of your points, at most [\d.]+ of [\d.]+,",
+        text,
+        re.MULTILINE,
+    )
 
 
 def test_two_cells_of_one_function_are_told_with_the_one_that_counts(course: Path) -> None:

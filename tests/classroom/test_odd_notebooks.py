@@ -84,11 +84,12 @@ def test_reading_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytes
 
 
 def test_ipython_reads_no_more_than_a_notebook_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "_MOST_CHARACTERS_READ", 40)
+    """The characters are those of all cells together: once they are used up, no line is rewritten any more."""
+    monkeypatch.setattr(judging, "_MOST_CHARACTERS_READ", 80)
     cells = ["%a 1", "!b\n" * 5, "%c " + "c" * 40, "%d 4", "x = 5"]
     assert list(_all_plain(cells)) == [
         "get_ipython().run_line_magic('a', '1')\n", "pass  # !b\n" * 5, "pass  # %c " + "c" * 40,
-        "get_ipython().run_line_magic('d', '4')\n", "x = 5\n",
+        "pass  # %d 4", "x = 5\n",
     ]  # fmt: skip
 
 

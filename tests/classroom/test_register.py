@@ -222,7 +222,7 @@ def test_what_a_receipt_says_of_the_date() -> None:
     assert said(days=-3) == "3 days after this"
     assert said(minutes=5) == "5 min before this: late, and within the time that costs nothing"
     assert said(days=2, hours=3) == (
-        "2 days before this: late, which costs 30 %, 3.9 of 13 points, unless you have more time. "
+        "2 days before this: late, which costs 30 % of your points, at most 3.9 of 13, unless you have more time. "
         "2 slip days in the term count first."
     )
     assert due_in_words(TermDates({NAME: due}), NAME, due + timedelta(hours=5)).endswith("5 h before this: late")

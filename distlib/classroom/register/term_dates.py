@@ -101,9 +101,9 @@ def _cost(rule: LateRule | None, seconds: float, full: float) -> str:
     if not days:
         return "late, and within the time that costs nothing"
     share = rule.share_lost(days)
-    of_points = f", {points(share * full)} of {points(full)} points" if full else ""
+    most = f", at most {points(share * full)} of {points(full)}" if full else ""
     slip = f" {count(rule.slip_days, 'slip day')} in the term count first." if rule.slip_days else ""
-    return f"late, which costs {percent(share)}{of_points}, unless you have more time.{slip}"
+    return f"late, which costs {percent(share)} of your points{most}, unless you have more time.{slip}"
 
 
 def about(time: timedelta) -> str:

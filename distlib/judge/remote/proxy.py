@@ -264,7 +264,7 @@ class Proxy:
         if name not in self._run.helpers:
             raise ValueError(f"{name!r} is not supplied here")
         helper = self._run.helpers[name]
-        given = {**given, **{parameter: record_told(told) for parameter, told in records.items()}}
+        given = dict(given.items()) | {parameter: record_told(told) for parameter, told in records.items()}
         comm = self._group(group) if helper.form.takes_comm else None
         changed = helper.form.changed(given)
         nbytes = sum(tensor.nbytes for tensor in changed)
@@ -312,7 +312,9 @@ class Proxy:
         return RunTimeout(text, [self._number])
 
     def _where(self) -> str:
-        """Ask a rank that does not answer for its line; empty if it doesn't say."""
+        """Ask a rank that does not answer for its line; empty if it doesn't say, or was never asked anything."""
+        if not hasattr(self, "_question"):
+            return ""
         self._run.ranks.interrupt(self._number)
         deadline = time.monotonic() + _PATIENCE
         try:
