@@ -508,6 +508,9 @@ def test_the_sheet_of_an_exam_does_not_give_its_answers_away(
 ) -> None:
     """Whoever has the course and the sheet, but another secret, gets other numbers."""
     kept, other = tmp_path / "secret", tmp_path / "other"
+    for path, secret in ((kept, "3c" * 32), (other, "a5" * 32)):  # the same in each run, and so are the questions
+        path.write_text(secret)
+        path.chmod(0o600)
 
     def printed(*words: object) -> str:
         assert main(["questions", *map(str, words)]) == 0
