@@ -181,7 +181,8 @@ def _make_private(directory: Path) -> None:
     advice = "Name a directory that all nodes share, and only you can write to: --rendezvous DIR."
     try:
         for folder in (directory.parent, directory):  # else the umask would decide who can replace the directory
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not folder.exists():
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = directory.stat()
     except OSError as error:
         raise LaunchError(f"can't use {directory} to meet in: {error.strerror}. {advice}") from None

@@ -15,6 +15,7 @@ from types import ModuleType
 
 from distlib.worlds import private_torch
 
+_PASSES_ON = True  # it runs in the import of something else, and is no help to an answer
 _PARTS = ("arguments", "collectives", "communicator", "network", "partition", "tensor_kinds", "trace", "worlds")
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 import torch.distributed
 
+_PASSES_ON = True  # torch's own functions come by `put_around`
+
 # By torch, in two seconds, when a process builds its first optimizer.
 IMPORTED_LATE = ("torch._dynamo",)
 
