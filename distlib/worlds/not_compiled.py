@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -27,6 +28,7 @@ def leave_to_python() -> None:
         sys.meta_path.insert(0, _WhenImported())
 
 
+@cache  # torch's list takes every entry twice, and makes one pattern of them all each time
 def _tell() -> None:
     for part in _PARTS:
         private_torch.leave_to_python(f"distlib.{part}")

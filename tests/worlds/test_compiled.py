@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
+from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from distlib import Communicator, SimulatedWorld, World, all_reduce, broadcast
+from distlib.worlds import not_compiled, private_torch
 
 BREAK = "Attempted to call function marked as skipped"
 
@@ -51,3 +55,21 @@ def check(results: list[tuple[list[torch.Tensor], list[str]]]) -> None:
     for seen, strange in results:
         assert [each.tolist() for each in seen] == [[6.0, 6.0], [12.0, 12.0]]
         assert strange == []
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What a process tells a compiler that it has just imported."""
+    names: list[str] = []
+    monkeypatch.setitem(sys.modules, private_torch.RULES_OF_COMPILER, SimpleNamespace(add=names.append))
+    not_compiled._tell.cache_clear()
+    yield names
+    not_compiled._tell.cache_clear()
+
+
+def test_the_compiler_is_told_once(told: list[str]) -> None:
+    """Told in every run, torch's pattern of all files got longer by eight, and the thousandth run took a second."""
+    for _ in range(3):
+        SimulatedWorld(2).run(lambda comm: comm.rank)
+    assert "distlib.collectives" in told
+    assert len(told) == len(set(told))
