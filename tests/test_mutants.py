@@ -39,9 +39,9 @@ def test_the_mutants_of_a_quick_function_lose_marks_or_are_explained() -> None:
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("assignment", sorted(set(ASSIGNMENTS) - UNREAD))
 def test_the_mutants_of_an_exercise_lose_marks_or_are_explained(assignment: str) -> None:
-    """An explanation of a mutant that is no more, or that loses marks now, is taken out."""
-    _, found = survivors(assignment, "--all")
-    assert sorted(found) == sorted(line for line in explained() if line.startswith(f"{assignment} "))
+    """A few of each function's. All of them take minutes to an hour: `make answers ARGS="--mutants 05_ddp"`."""
+    _, found = survivors(assignment, "--all", "--most", "6")
+    assert set(found) <= set(explained())
 
 
 def changes(text: str, *arguments: object) -> set[str]:
