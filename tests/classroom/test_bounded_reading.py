@@ -131,7 +131,14 @@ def _alone(name: str, text: str, folder: Path) -> float:
         return float("inf")
 
 
-@pytest.mark.parametrize("lines", [LINES, pytest.param(MAGICS, marks=pytest.mark.slow)], ids=["Python", "magics"])
+SOME = dict([*LINES.items()][::5])
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [SOME, *(pytest.param(each, marks=pytest.mark.slow) for each in (LINES, MAGICS))],
+    ids=["some", "Python", "magics"],
+)
 def test_a_notebook_takes_seconds_to_read(lines: dict[str, str], tmp_path: Path) -> None:
     assert {name: taken for name, taken in seconds_apart(lines, tmp_path).items() if taken > SECONDS} == {}
 
