@@ -475,14 +475,14 @@ from distlib.checks.models import Gradients
 from distlib.exercises.master.checks import check_reduce_gradients
 
 models = [
-    Gradients(shapes=[(2, 2), (3,), (4,), ()], frozen=[0, 2]),
+    Gradients(shapes=[(2, 2), (3,), (4,), (), (1, 2, 3), (2,)], frozen=[0, 2]),
     Gradients(shapes=[(5, 1, 2)]),
 ]
 report = check_reduce_gradients(
     reduce_gradients, world_sizes=(1, 2, 4, 5, 6), models=models, seed=51
 )
 assert len(report) == 10
-assert report[3].trace.bytes_sent == [0, 16, 16, 16, 16]  # 3 + 1 float32
+assert report[3].trace.bytes_sent == [0, 48, 48, 48, 48]  # 3 + 1 + 6 + 2 float32
 assert report[9].trace.bytes_sent == [0, 40, 40, 40, 40, 40]
 
 models = [
@@ -622,21 +622,29 @@ print(report)
 # %% test="data_parallel_step_hidden" points=3
 # The hidden tests of data_parallel_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: 5 ranks, other models, images and dtypes, a loss that is a sum or a joint one, old gradients.
+### What this tests: 5 ranks, models of 2 to 6 parameters of several shapes, other images, dtypes and losses.
 import torch
 
 from distlib.exercises.master.checks import Step, check_data_parallel_step
 
 steps = [
-    Step(11, image=(2, 3), hidden=5, classes=4),
-    Step(7, loss="sum", earlier=True, image=(5,), hidden=2, classes=3),
+    Step(11, image=(2, 3), hidden=5, classes=4, more=("scale", "mask", "mean")),
+    Step(
+        7,
+        loss="sum",
+        earlier=True,
+        image=(5,),
+        hidden=2,
+        classes=3,
+        without=("first.bias", "last.bias"),
+    ),
 ]
 report = check_data_parallel_step(
     data_parallel_step, world_sizes=(1, 2, 3, 5), steps=steps, seed=61
 )
 assert len(report) == 8
 # 5 ranks, 11 images: rank 0 keeps 3 of them, the others have 2 each
-assert report[3].trace.bytes_sent == [4 * (96 + 512 + 64)] + [64 + 472] * 4
+assert report[3].trace.bytes_sent == [4 * (96 + 616 + 64)] + [64 + 528] * 4
 
 steps = [
     Step(9, loss="joint", image=(1, 2, 3), hidden=7, dtype=torch.float32),

@@ -315,6 +315,7 @@ STEP_ERRORS = (
     ("receives into", say("other_parts")),
     ("deadlock", say("not_every_rank")),
 )
+BUFFERS = ("offset", "mean")
 LOSSES = {"mean": "", "sum": ", the loss a sum", "joint": ", a loss in which images look at each other"}
 
 
@@ -331,6 +332,7 @@ class Step:
         hidden: how many hidden units the model has.
         classes: how many outputs.
         dtype: of the images and of the model.
+        without, more: parameters and buffers of a GatedClassifier that this one lacks, and that it has besides.
     """
 
     batch_size: int
@@ -341,17 +343,27 @@ class Step:
     hidden: int = 3
     classes: int = 2
     dtype: torch.dtype = torch.float64
+    without: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of the model's parameters and its buffer, by name."""
-        return {
+        """Of the model's parameters and its buffers, by name."""
+        usual = {
             "first.weight": (self.hidden, math.prod(self.image)),
             "first.bias": (self.hidden,),
             "last.weight": (self.classes, self.hidden),
             "last.bias": (self.classes,),
             "offset": (self.hidden,),
         }
+        more = {"mask": self.image, "scale": (), "mean": self.image}
+        kept = {name: shape for name, shape in usual.items() if name not in self.without}
+        return kept | {name: more[name] for name in self.more}
+
+    @property
+    def trained(self) -> list[str]:
+        """The parameters that need a gradient."""
+        return [name for name in self.shapes if name not in (*self.frozen, *BUFFERS)]
 
 
 @task(
@@ -455,11 +467,11 @@ def _computed_by_each_rank(seen: Seen) -> Remarks:
 def _ways(seen: Seen) -> dict[tuple[int, int], Way]:
     """What goes out to each rank, and what comes back."""
     inputs = seen.case.inputs[0]
-    back = _nbytes_of_gradients(seen)
+    back, trained = _nbytes_of_gradients(seen), len(seen.facts.trained)
     ways = {}
     for rank, part in list(enumerate(inputs["images"].tensor_split(seen.size)))[1:]:
         ways[0, rank] = _way_out(seen, part)
-        ways[rank, 0] = Way(len(part) * _nbytes_of_output(seen) + back, "its outputs and its gradients", 5)
+        ways[rank, 0] = Way(len(part) * _nbytes_of_output(seen) + back, "its outputs and its gradients", trained + 1)
     return ways
 
 
@@ -477,7 +489,7 @@ def _way_out(seen: Seen, part: torch.Tensor) -> Way:
         out + (len(images) - rows) * output: say("whole_gradient_sent"),
         out + _nbytes_of_gradients(seen): say("gradients_sent_back"),
     }
-    return Way(out, "its images, the model, and the gradient of its outputs", 7, mistakes)
+    return Way(out, "its images, the model, and the gradient of its outputs", len(inputs["state"]) + 2, mistakes)
 
 
 def _nbytes_of_output(seen: Seen) -> int:
@@ -487,8 +499,8 @@ def _nbytes_of_output(seen: Seen) -> int:
 
 
 def _nbytes_of_gradients(seen: Seen) -> int:
-    without = (*seen.facts.frozen, "offset")
-    return sum(tensor.nbytes for name, tensor in seen.case.inputs[0]["state"].items() if name not in without)
+    state = seen.case.inputs[0]["state"]
+    return sum(state[name].nbytes for name in seen.facts.trained)
 
 
 def _mistakes(seen: Seen, name: str, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

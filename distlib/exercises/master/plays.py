@@ -90,19 +90,27 @@ class GatedClassifier(torch.nn.Module):
     Either gate multiplies by a factor of its own, and the judge has what it was passed with.
 
     Args:
-        state: "first.weight" [hidden, pixels], "first.bias", "last.weight" [classes, hidden], "last.bias", and the
-            buffer "offset" [hidden].
+        state: "first.weight" [hidden, pixels], "last.weight" [classes, hidden], and the buffer "offset" [hidden]. The
+            model also has those of the following that are there: "first.bias", "last.bias", "scale" [] of the outputs,
+            "mask" of an image's pixels, and the buffer "mean", which has an image's shape, too.
         gate: of the play.
         frozen: names of parameters that need no gradient.
     """
+
+    mask: torch.nn.Parameter | None
+    scale: torch.nn.Parameter | None
+    mean: torch.Tensor | None
 
     def __init__(self, state: Mapping[str, torch.Tensor], gate: PassGate, frozen: Sequence[str] = ()) -> None:
         super().__init__()
         (hidden, pixels), classes = state["first.weight"].shape, len(state["last.weight"])
         dtype = state["first.weight"].dtype
-        self.first = torch.nn.Linear(pixels, hidden, dtype=dtype)
-        self.last = torch.nn.Linear(hidden, classes, dtype=dtype)
-        self.register_buffer("offset", torch.zeros(hidden, dtype=dtype))
+        self.first = torch.nn.Linear(pixels, hidden, bias="first.bias" in state, dtype=dtype)
+        self.last = torch.nn.Linear(hidden, classes, bias="last.bias" in state, dtype=dtype)
+        for name in ("mask", "scale"):
+            self.register_parameter(name, torch.nn.Parameter(state[name].clone()) if name in state else None)
+        for name in ("offset", "mean"):
+            self.register_buffer(name, state[name].clone() if name in state else None)
         self.load_state_dict(dict(state))
         self._gate = gate
         for name, parameter in self.named_parameters():
@@ -110,9 +118,13 @@ class GatedClassifier(torch.nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Outputs [rows, classes] of images [rows, …]."""
+        if self.mean is not None:
+            images = images - self.mean
+        if self.mask is not None:
+            images = images * self.mask
         hidden = torch.tanh(self.first(images.flatten(1)) + self.offset)
         outputs: torch.Tensor = self.last(_Through.apply(hidden, self._gate))
-        return outputs
+        return outputs if self.scale is None else outputs * self.scale
 
 
 class _Through(torch.autograd.Function):
