@@ -610,7 +610,7 @@ report = check_survive(
         ),
         Challenge(
             "two die at once",
-            Cluster.flat(6, Link(1e-3, 1e8)),
+            Cluster.flat(6, Link(1e-3, 5e7)),
             budget=2.4,
             target=0.3,
             deaths={3: 0.25, 5: 0.25},
