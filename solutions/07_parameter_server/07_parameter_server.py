@@ -507,7 +507,9 @@ print(report)
 # %% test="worker_loop_hidden" points=3
 # The hidden tests of worker_loop stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: a server on ranks 1 and 2, up to 9 steps, and no step at all.
+### What this tests: a server on ranks 1, 2 and 5, other dtypes, up to 9 steps, and no step at all.
+import torch
+
 from distlib.exercises.parameter_server.checks import check_worker_loop
 
 report = check_worker_loop(worker_loop, steps=[1, 4, 9, 0], server=1, worker=0, seed=71)
@@ -517,6 +519,14 @@ assert report[3][1]["requests"] == [PULL, LEAVE]
 
 report = check_worker_loop(worker_loop, steps=[3], server=2, worker=1, seed=74)
 assert report[0].trace.messages_sent == [0, 11, 4]
+report = check_worker_loop(
+    worker_loop, steps=[2], server=5, worker=3, dtype=torch.float32, seed=75
+)
+assert report[0].trace.messages_sent == [0, 0, 0, 8, 0, 3]
+report = check_worker_loop(
+    worker_loop, steps=[1], server=1, worker=4, dtype=torch.bfloat16, seed=76
+)
+assert report[0].trace.messages_sent == [0, 2, 0, 0, 5]
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -683,7 +693,9 @@ print(report)
 # %% test="server_loop_hidden" points=5
 # The hidden tests of server_loop stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 workers, several bounds, a server on rank 2, workers that come late or leave early.
+### What this tests: up to 6 workers, several bounds and dtypes, a server on ranks 1 and 2, workers that come late.
+import torch
+
 from distlib.exercises.parameter_server.checks import check_server_loop
 
 six = [
@@ -703,7 +715,7 @@ races = [
         1,
     ),
     ([[3.3, 1, 1, 0], [0, 0.4, 0.4, 0.4, 0.4, 0], [0.2, 0.65, 0.65, 0.65, 0.65, 0.3]], 2),
-    ([[0, 1, 1, 1, 1, 0], [0.1, 2.3, 2.3, 2.3, 2.3, 0], [0.2, 1.2, 1.7, 3, 1.4, 0]], 1),
+    ([[0, 1, 1, 1, 1, 1, 1, 0], [0.1, 2.3, 2.3, 2.3, 0], [0.2, 1.2, 1.7, 3, 1.4, 0]], 3),
 ]
 report = check_server_loop(server_loop, races=races, server=2, seed=72)
 assert len(report) == 6
@@ -719,6 +731,7 @@ report = check_server_loop(
     server_loop,
     races=[([[0.2, 1, 0.5, 0]], 0), ([[0, 1, 1, 0.1]], math.inf)],
     server=1,
+    dtype=torch.float32,
     seed=73,
 )
 assert [seen[1]["updates"] for seen in report] == [[{0: 0}, {0: 0}]] * 2

@@ -9,7 +9,7 @@ import torch
 
 from distlib.checks.case import Case
 from distlib.checks.errors import Signs
-from distlib.checks.formatting import count
+from distlib.checks.formatting import count, dtype_name
 from distlib.checks.remark import Remark
 from distlib.checks.rules.values import holds, known
 from distlib.checks.seen import Seen
@@ -27,31 +27,34 @@ NAMES = {PULL: "PULL", PUSH: "PUSH", LEAVE: "LEAVE"}
 
 
 def _errors_of_a_worker(seen: Seen) -> Signs:
-    length = _length(seen.case)
+    numbers, idle = _numbers(seen.case), [rank for rank in seen.ranks if rank not in seen.facts]
     return [
-        ("rank 0 has already returned" if 0 not in seen.facts else "", say("not_the_server")),
-        (f"waits to send {length} float64", say("send_blocks")),
-        (f"waits to receive {length} float64", say("receive_blocks")),
+        *((f"rank {rank} has already returned", say("not_the_server")) for rank in idle),
+        (f"waits to send {numbers}", say("send_blocks")),
+        (f"waits to receive {numbers}", say("receive_blocks")),
         ("waits to send 1 int64", say("not_taken")),
         ("out of range", say("no_such_step")),
         ("has already returned", say("no_leave")),
     ]
 
 
-def _length(case: Case) -> int:
-    """The number of parameters."""
-    return next(len(inputs["parameters"]) for inputs in case.inputs if "parameters" in inputs)
+def _numbers(case: Case) -> str:
+    """How an error names the parameters: "24 float64"."""
+    parameters = next(inputs["parameters"] for inputs in case.inputs if "parameters" in inputs)
+    return f"{len(parameters)} {dtype_name(parameters.dtype)}"
 
 
 @task("comm", "server", "parameters", "compute", "steps", errors=_errors_of_a_worker)
-def check_worker_loop(draw: Draw, *, steps: Sequence[int], server: int = 0, worker: int = 1) -> Iterator[Case]:
+def check_worker_loop(
+    draw: Draw, *, steps: Sequence[int], server: int = 0, worker: int = 1, dtype: torch.dtype = torch.float64
+) -> Iterator[Case]:
     """`function(comm, server, parameters, compute, steps)`; a case for each number of steps.
 
     server, worker: their ranks. The ranks below them that are neither do nothing.
     """
     for number in steps:
         (length,) = draw.sizes(1, but=[number, 2 * number], most=30)
-        start, *tensors = [draw.normal((length,)) for _ in range(2 * number + 2)]
+        start, *tensors = [draw.normal((length,)).to(dtype) for _ in range(2 * number + 2)]
         of_rank: dict[int, dict[str, Any]] = {
             server: {"versions": tensors[number:]},
             worker: {"server": server, "parameters": start, "gradients": tensors[:number]},
@@ -115,12 +118,12 @@ def _(seen: Seen) -> Remarks:
 
 
 def _errors_of_a_server(seen: Seen) -> Signs:
-    length = _length(seen.case)
+    numbers = _numbers(seen.case)
     return [
         ("Every rank on this cycle sends", say("answered_twice")),
         ("waits to send 1 int64", say("ended_early")),
-        (f"waits to send {length} float64", say("gradient_left")),
-        (f"waits to receive {length} float64", say("never_answered")),
+        (f"waits to send {numbers}", say("gradient_left")),
+        (f"waits to receive {numbers}", say("never_answered")),
         ("Also blocked", say("never_answered")),
         ("expected one of the workers in clocks", say("has_left")),
         ("has already returned", say("never_ends")),
@@ -139,21 +142,26 @@ def _errors_of_a_server(seen: Seen) -> Signs:
     errors=_errors_of_a_server,
 )
 def check_server_loop(
-    draw: Draw, *, races: Sequence[tuple[Sequence[Sequence[float]], float]], server: int = 0
+    draw: Draw,
+    *,
+    races: Sequence[tuple[Sequence[Sequence[float]], float]],
+    server: int = 0,
+    dtype: torch.dtype = torch.float64,
 ) -> Iterator[Case]:
     """`function(comm, workers, parameters, learning_rate, bound)`.
 
     races: by worker, the seconds that it takes to begin, for each gradient, and to leave; and the bound.
+    dtype: of parameters. A step is exact in float32, too, if the number of workers is a power of two.
     """
     for seconds, bound in races:
         workers = [rank for rank in range(len(seconds) + 1) if rank != server]
         # Gradient k has a number in element k, and 0 elsewhere: parameters show which were applied, and how often.
         length = sum(len(own) - 2 for own in seconds) + draw.randint(1, 9)
-        gradients = iter((draw.whole((length,), torch.float64, most=99) * torch.eye(length)).double())
+        gradients = iter(draw.whole((length,), dtype, most=99) * torch.eye(length, dtype=dtype))
         inputs: list[dict[str, Any]] = [
             {
                 "server": server,
-                "parameters": torch.zeros(length).double(),
+                "parameters": torch.zeros(length, dtype=dtype),
                 "seconds": own,
                 "gradients": [next(gradients) for _ in own[2:]],
             }
@@ -161,7 +169,7 @@ def check_server_loop(
         ]
         facts = {
             "server": server,
-            "parameters": draw.whole((length,), torch.float64),
+            "parameters": draw.whole((length,), dtype),
             "workers": workers,
             "learning_rate": draw.choice([0.125, 0.0625, 0.03125]),
             "bound": bound,
