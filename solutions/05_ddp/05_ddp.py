@@ -289,9 +289,10 @@ questions += [
     ([9, 1, 1, 1, 9], 2, 100),
     ([0, 0, 4], 4, 4),
     ([10] * 30, 25, 5),
+    ([2] * 101, 150, 9),
 ]
 report = check_assign_buckets(assign_buckets, questions=questions, drawn=10, seed=52)
-assert len(report) == 40
+assert len(report) == 41
 assert list(map(list, report[27].results[0])) == [[4, 3, 2, 1, 0]]
 assert sum(len(bucket) for bucket in report[29].results[0]) == 30
 ### END HIDDEN TESTS
@@ -711,12 +712,12 @@ from distlib.exercises.ddp.checks import check_sampler
 report = check_sampler(
     DistributedSampler,
     world_sizes=(1, 2, 3, 4, 7),
-    lengths=(29, 100, 3, 1, 0),
+    lengths=(29, 1003, 3, 1, 0),
     epochs=(2, 40, 41),
     seed=54,
 )
 assert len(report) == 100
-# the second case of 4 ranks and 100 samples is not shuffled
+# the second case of 4 ranks and 1003 samples is not shuffled
 assert [result["indices"][0][0][:3] for result in report[65].results] == [
     [0, 4, 8],
     [1, 5, 9],

@@ -193,7 +193,9 @@ print(report)
 # %% test="accumulate_gradients_hidden" points=4
 # The hidden tests of accumulate_gradients stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks, microbatches of very different lengths, or none, frozen parameters, other models.
+### What this tests: up to 6 ranks, microbatches of any length or none, frozen parameters, float32, samples as matrices.
+import torch
+
 from distlib.exercises.large_batches.checks import Pieces, check_accumulate_gradients
 
 report = check_accumulate_gradients(
@@ -204,15 +206,18 @@ report = check_accumulate_gradients(
         Pieces([[2, 1], [2]], frozen=True, sizes=(1, 3, 2, 4)),
         Pieces([[3, 3, 3], [2], []], loss="squared", sizes=(4, 6, 2)),
         Pieces([[], [4, 1], [2, 2, 2, 1]], frozen=True),
+        Pieces([[5, 120], [1]], sizes=(6, 4, 3), sample=(2, 3)),
+        Pieces([[2, 3, 1], []], loss="squared", frozen=True, dtype=torch.float32),
         Pieces([[8, 8], [8, 8], [8, 8], [8, 2], [], [1]], sizes=(6, 2, 3, 5)),
     ],
     seed=61,
 )
-assert len(report) == 6
+assert len(report) == 8
 assert sum(report[1].trace.bytes_sent) == 2 * 30 * 8
 assert sum(report[4].trace.bytes_sent) == 4 * 27 * 8
-assert sum(report[5].trace.bytes_sent) == 10 * 43 * 8
-assert max(report[5].trace.messages_sent) <= 10
+assert sum(report[6].trace.bytes_sent) == 2 * 27 * 4
+assert sum(report[7].trace.bytes_sent) == 10 * 43 * 8
+assert max(report[7].trace.messages_sent) <= 10
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -422,7 +427,9 @@ print(report)
 # %% test="local_sgd_round_hidden" points=4
 # The hidden tests of local_sgd_round stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 5 ranks, more rounds, buffers, another loss, different numbers of steps, other models.
+### What this tests: up to 5 ranks, more rounds, buffers, different numbers of steps, float32, samples as matrices.
+import torch
+
 from distlib.exercises.large_batches.checks import Rounds, check_local_sgd_round
 
 report = check_local_sgd_round(
@@ -434,10 +441,12 @@ report = check_local_sgd_round(
         Rounds([1, 3, 2], rounds=2, buffers=4, sizes=(1, 3, 2, 4), rate=0.5),
         Rounds([2, 1, 4, 1, 3], buffers=2, loss="squared", sizes=(6, 2, 3, 5), rate=0.15),
         Rounds([2, 2, 2], rounds=2, buffers=5, frozen=True, sizes=(4, 6, 2)),
+        Rounds([1, 2], batch_size=120, sizes=(6, 4, 3), sample=(3, 2)),
+        Rounds([2, 1], buffers=3, dtype=torch.float32),
     ],
     seed=63,
 )
-assert len(report) == 6
+assert len(report) == 8
 assert sum(report[1].trace.bytes_sent) == 2 * 30 * 8
 assert sum(report[2].trace.bytes_sent) == 3 * 4 * 31 * 8
 assert sum(report[4].trace.bytes_sent) == 8 * 49 * 8

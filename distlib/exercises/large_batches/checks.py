@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
-from distlib.checks.formatting import count
+from distlib.checks.formatting import count, dtype_name
 from distlib.checks.helpers import all_reduce
 from distlib.checks.plays.gated import open_gate
 from distlib.checks.remark import Remark
@@ -33,21 +33,59 @@ Tensors = Mapping[str, torch.Tensor]  # of a model, by name
 Parts = Mapping[tuple[int, int], Tensors]  # by rank and microbatch
 
 
-def _model(draw: Draw, sizes: Sequence[int], *, frozen: bool, buffers: int = 0) -> dict[str, Any]:
-    layers = [(draw.normal((after, before)), draw.normal((after,))) for before, after in pairwise(sizes)]
-    mean, number = (draw.normal(sizes[:1]), torch.tensor(0)) if buffers else (None, None)
-    more = [draw.normal((number + 1,)) for number in range(buffers - 2)]
-    return {"layers": layers, "frozen": frozen, "mean": mean, "count": number, "more": more}
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """A model, and what its samples are like.
+
+    Attributes:
+        loss: "cross_entropy" or "squared".
+        frozen: whether a parameter is not trained.
+        sizes: of the model: features, hidden ones, classes.
+        sample: the shape of a sample, whose numbers are the features; by default it has one dimension.
+        dtype: of everything but classes.
+    """
+
+    loss: str = "cross_entropy"
+    frozen: bool = False
+    sizes: Sequence[int] = SIZES
+    sample: Sequence[int] = ()
+    dtype: torch.dtype = torch.float64
+
+    @property
+    def notes(self) -> str:
+        """Of a title: what is unusual."""
+        shape = f", each of shape {list(self.sample)}" if self.sample else ""
+        dtype = f", {dtype_name(self.dtype)}" if self.dtype != torch.float64 else ""
+        return shape + ", one parameter frozen" * self.frozen + dtype
+
+    def normal(self, draw: Draw, shape: Sequence[int]) -> torch.Tensor:
+        """Random numbers of the dtype."""
+        return draw.normal(shape).to(self.dtype)
+
+    def model(self, draw: Draw, buffers: int = 0) -> dict[str, Any]:
+        """The state of the model, as `GatedLayers` takes it."""
+        new = partial(self.normal, draw)
+        layers = [(new((after, before)), new((after,))) for before, after in pairwise(self.sizes)]
+        mean, number = (new(self.sizes[:1]), torch.tensor(0)) if buffers else (None, None)
+        more = [new((number + 1,)) for number in range(buffers - 2)]
+        return {"layers": layers, "frozen": self.frozen, "mean": mean, "count": number, "more": more}
+
+    def old_gradients(self, draw: Draw, state: dict[str, Any]) -> Tensors:
+        """By name of a trained parameter, what an earlier step has left."""
+        parameters = GatedLayers(state, open_gate).named_parameters()
+        return {name: self.normal(draw, each.shape) for name, each in parameters if each.requires_grad}
+
+    def batch(self, draw: Draw, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Inputs and targets of this many samples."""
+        classes = torch.tensor([draw.randrange(self.sizes[-1]) for _ in range(length)])
+        inputs = self.normal(draw, (length, *(self.sample or self.sizes[:1])))
+        return inputs, self.normal(draw, (length,)) if self.loss == "squared" else classes
 
 
-def _old_gradients(draw: Draw, state: dict[str, Any]) -> Tensors:
-    parameters = GatedLayers(state, open_gate).named_parameters()
-    return {name: draw.normal(parameter.shape) for name, parameter in parameters if parameter.requires_grad}
-
-
-def _batch(draw: Draw, length: int, sizes: Sequence[int], loss: str) -> tuple[torch.Tensor, torch.Tensor]:
-    classes = torch.tensor([draw.randrange(sizes[-1]) for _ in range(length)])
-    return draw.normal((length, sizes[0])), draw.normal((length,)) if loss == "squared" else classes
+def _same(found: object, right: object, absolute: float = 1e-12) -> bool:
+    """Whether two tensors differ by rounding at most."""
+    single = isinstance(right, torch.Tensor) and right.dtype == torch.float32
+    return is_close(found, right, relative=1e-4, absolute=1e-5) if single else is_close(found, right, absolute=absolute)
 
 
 def _nbytes(tensors: Any) -> int:
@@ -87,6 +125,7 @@ BACKWARD_SIGNS = (
     ("not implemented for 'Long'", say("outputs_first")),
     ("too many indices", say("outputs_first")),
     ("setup_context", say("torch_func")),
+    ("have the same dtype", say("one_dtype")),
 )
 ERRORS = (
     *SIGNS,
@@ -103,20 +142,10 @@ EACH_MICROBATCH = (say("call_for_each"), say("backward_for_each"), say("backward
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """What the ranks have.
-
-    Attributes:
-        lengths: by rank, the lengths of its microbatches.
-        loss: "cross_entropy" or "squared".
-        frozen: whether a parameter is not trained.
-        sizes: of the model: features, hidden ones, classes.
-    """
+class Pieces(Data):
+    """What the ranks have. `lengths`: by rank, the lengths of its microbatches."""
 
     lengths: Sequence[Sequence[int]]
-    loss: str = "cross_entropy"
-    frozen: bool = False
-    sizes: Sequence[int] = SIZES
 
 
 @task(
@@ -132,16 +161,16 @@ class Pieces:
 def check_accumulate_gradients(draw: Draw, *, batches: Sequence[Pieces]) -> Iterator[Case]:
     """`function(comm, model, loss_function, microbatches, global_batch_size)`: the gradient of the whole batch."""
     for pieces in batches:
-        state, total = _model(draw, pieces.sizes, frozen=pieces.frozen), sum(map(sum, pieces.lengths))
+        state, total = pieces.model(draw), sum(map(sum, pieces.lengths))
         lengths = " | ".join(", ".join(map(str, own)) or "no" for own in pieces.lengths)
-        notes = f"microbatches of {lengths} samples{', one parameter frozen' * pieces.frozen}"
+        notes = f"microbatches of {lengths} samples{pieces.notes}"
         inputs = [
             {
                 "state": state,
                 "loss": pieces.loss,
                 "total": total,
-                "old": _old_gradients(draw, state),
-                "microbatches": [_batch(draw, length, pieces.sizes, pieces.loss) for length in own],
+                "old": pieces.old_gradients(draw, state),
+                "microbatches": [pieces.batch(draw, length) for length in own],
             }
             for own in pieces.lengths
         ]
@@ -172,10 +201,10 @@ def _gradient(seen: Seen, parts: Parts, rank: int, name: str) -> Remark | None:
         return holds(what, found, None, otherwise=say("frozen"))
     right = _added(parts, name, lambda r, m: 1 / given["total"])
     if is_close(found, right, relative=1e-4, absolute=1e-7):
-        return holds(what, found, right, same=is_close, otherwise=say("rounded"))
+        return holds(what, found, right, same=_same, otherwise=say("rounded"))
     otherwise = say("no_gradient" if found is None else "mixed_up")
     mistakes = partial(_mistakes, seen, parts, rank, name, right)
-    return holds(what, found, right, mistakes, same=is_close, otherwise=otherwise)
+    return holds(what, found, right, mistakes, same=_same, otherwise=otherwise)
 
 
 def _gradients(seen: Seen) -> Parts:
@@ -390,27 +419,21 @@ def play_rounds(case: Case, mistake: str = "") -> list[list[Tensors]]:
 
 
 @dataclass(frozen=True)
-class Rounds:
+class Rounds(Data):
     """What the ranks do.
 
     Attributes:
         steps: by rank, the local steps of a round.
         rounds: how many rounds.
         buffers: how many the model has: none, or two and more, of which one is a counter.
-        loss: "cross_entropy" or "squared".
         batch_size: of rank 0; every further rank has one sample more.
-        frozen: whether a parameter is not trained.
-        sizes: of the model: features, hidden ones, classes.
         rate: of the optimizer.
     """
 
     steps: Sequence[int]
     rounds: int = 1
     buffers: int = 0
-    loss: str = "cross_entropy"
     batch_size: int = 3
-    frozen: bool = False
-    sizes: Sequence[int] = SIZES
     rate: float = 0.25
 
 
@@ -438,20 +461,18 @@ def _errors(seen: Seen) -> Sequence[tuple[str, str]]:
 def check_local_sgd_round(draw: Draw, *, plans: Sequence[Rounds]) -> Iterator[Case]:
     """`function(comm, model, loss_function, batches, optimizer)`: local steps, then the average of all models."""
     for plan in plans:
-        state = _model(draw, plan.sizes, frozen=plan.frozen, buffers=plan.buffers)
+        state = plan.model(draw, plan.buffers)
         steps = list(plan.steps) if len(set(plan.steps)) > 1 else [plan.steps[0]]
         notes = f"{', '.join(map(str, steps))} local step{'' if steps == [1] else 's'}"
-        notes += ", with buffers" * bool(plan.buffers)
-        notes += ", one parameter frozen" * plan.frozen + f", {plan.rounds} rounds" * (plan.rounds > 1)
+        notes += ", with buffers" * bool(plan.buffers) + plan.notes + f", {plan.rounds} rounds" * (plan.rounds > 1)
         inputs = [
             {
                 "state": state,
                 "loss": plan.loss,
                 "rate": plan.rate,
-                "old": _old_gradients(draw, state),
+                "old": plan.old_gradients(draw, state),
                 "batches": [
-                    [_batch(draw, plan.batch_size + rank, plan.sizes, plan.loss) for _ in range(number)]
-                    for _ in range(plan.rounds)
+                    [plan.batch(draw, plan.batch_size + rank) for _ in range(number)] for _ in range(plan.rounds)
                 ],
             }
             for rank, number in enumerate(plan.steps)
@@ -487,10 +508,12 @@ def _(seen: Seen) -> Remarks:
 def _averaged(seen: Seen, rank: int, number: int, name: str, expected: torch.Tensor) -> Remark | None:
     """Whether a rank has the right parameter or buffer of this name after a round."""
     found = seen[rank]["rounds"][number].get(name)
-    if is_close(found, expected):
+    if _same(found, expected):
         return None
     is_rounded = is_close(found, expected, relative=1e-4, absolute=1e-7)
-    cause = say("rounded") if is_rounded else _mistake(seen, explain_average(found, expected) or say("step_or_average"))
+    has_other_dtype = not is_rounded and is_close(found, expected, relative=1e-4, absolute=1e-5, any_dtype=True)
+    otherwise = say("one_dtype") if has_other_dtype else explain_average(found, expected) or say("step_or_average")
+    cause = say("rounded") if is_rounded else _mistake(seen, otherwise)
     entry = "wrong_after_round" if seen.facts.rounds > 1 else "wrong"
     return say.remark(entry, *compared(expected, found), rank=rank, name=name, round=number + 1, cause=cause)
 
@@ -514,7 +537,7 @@ def _is_played(seen: Seen, mistake: str) -> bool:
     except RankError:
         return False
     return all(
-        is_close(seen[rank]["rounds"][number].get(name), tensor, absolute=1e-8)
+        _same(seen[rank]["rounds"][number].get(name), tensor, absolute=1e-8)
         for rank, own in enumerate(played)
         for number, tensors in enumerate(own)
         for name, tensor in tensors.items()

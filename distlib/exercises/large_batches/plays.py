@@ -58,6 +58,7 @@ class GatedLayers(torch.nn.Module):
         self._gates[0].k = k = self._number(values)
         self._gate(FORWARD + k)
         self.modes.append(self.training)
+        values = values.flatten(1)
         if self.running is not None:
             values = self.running(values)
         hidden: torch.Tensor = self._gates[0](torch.tanh(self.layers[0](values)))
