@@ -26,6 +26,8 @@ def print_questions(options: argparse.Namespace) -> int:
         else:
             text = markdown_sheet(questions, variant, answers=options.answers)
         if options.to:
+            if options.answers or options.format == "json":
+                options.to.touch(mode=0o600)  # answers are for nobody else on a shared machine
             options.to.write_text(text, encoding="utf-8")
     except (ValueError, OSError, CourseError) as error:
         say(str(error), sys.stderr)

@@ -499,6 +499,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert (
         path.read_text().startswith("# Answers, variant 7\n\n## Times\n") and "15 questions" in capsys.readouterr().out
     )
+    assert path.stat().st_mode & 0o077 == 0
     assert main(["questions", "--seed", "7", "--topic", "gpu"]) == 1
     assert "there is no topic 'gpu'" in capsys.readouterr().err
 
