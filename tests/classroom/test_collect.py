@@ -94,6 +94,12 @@ def submitted(tiny: TinyCourse) -> list[str]:
     return sorted(path.parents[1].name for path in tiny.root.glob(f"classroom/submitted/*/{NAME}/{NAME}.ipynb"))
 
 
+def test_what_a_collecting_that_was_killed_has_left_goes(tiny: TinyCourse) -> None:
+    put(tiny.root / "classroom" / ".collecting" / "0", {"1.ipynb": b"of another class"})
+    place = put_zip(tiny, {f"ada/{NAME}.ipynb": work(tiny)})
+    assert states(run(tiny, place)) == {f"ada/{NAME}.ipynb": ("ada", "collected")}
+
+
 # ── where uploads come from ──────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -8,11 +8,12 @@ number, or none, unless the instructor has said whose that is.
 
 from __future__ import annotations
 
+import fcntl
 import re
 import shutil
-import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -133,8 +134,8 @@ def collect(
     said = _times_in(table, roster, time_zone) if table else None
     identities = Identities(roster, read_aliases(course), said.numbers if said else {})
     known = [*known_notebooks(course.root), _GAMES]
-    with tempfile.TemporaryDirectory(prefix=".collecting-", dir=submitted.parent) as folder:
-        found = _owned(sources, Path(folder), assignment, identities)
+    with _unpacking_folder(submitted.parent) as folder:
+        found = _owned(sources, folder, assignment, identities)
         outcomes = [_without_notebook(upload, owner, identities) for upload, owner in found if not upload.copy]
         nameless = [upload for upload, owner in found if upload.copy and not owner]
         outcomes += [UploadOutcome(upload.name, "", PROBLEM, _NAMELESS) for upload in nameless]
@@ -151,6 +152,20 @@ def collect(
     refused = [Refused(each.file, each.student, each.why) for each in outcomes if each.state == PROBLEM]
     note_refused(course, assignment, sources, refused, {each.student for each in outcomes if each.state == COLLECTED})
     return Collected(outcomes, _about_times(times, said, time_zone))
+
+
+@contextmanager
+def _unpacking_folder(classroom: Path) -> Iterator[Path]:
+    """An empty folder, for one collecting at a time. What one that was killed has left in it goes."""
+    folder = classroom / ".collecting"
+    with (classroom / ".collect.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the system frees it when a process ends
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _times_in(table: Path, roster: Roster, time_zone: ZoneInfo | None) -> TimesTable:
