@@ -36,3 +36,13 @@ def test_threads_leave_what_new_files_may_be_read_by(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o644
+
+
+def test_what_a_killed_process_has_left_goes_and_what_is_being_written_stays(tmp_path: Path) -> None:
+    old, new, of_another = tmp_path / ".[a].0.new", tmp_path / ".[a].1.new", tmp_path / ".a.0.new"
+    for path in (old, new, of_another):
+        path.touch()
+    for path in (old, of_another):
+        os.utime(path, (0, 0))
+    write_file(tmp_path / "[a]", b"new")
+    assert {each.name for each in tmp_path.iterdir()} == {"[a]", new.name, of_another.name}
