@@ -378,16 +378,17 @@ SCALARS = 16  # bytes that a replica may send and get besides its gradients: the
     ],
 )
 def check_distributed_train_step(
-    draw: Draw, *, plans: Sequence[Shares], steps: int = 2, biases: int = 1, rate: float = 0.07
+    draw: Draw, *, plans: Sequence[Shares], steps: int = 2, has_number: bool = False, rate: float = 0.07
 ) -> Iterator[Case]:
     """`function(strategy, variables, loss_function, learning_rate)` makes a tf.function: SGD's step on all replicas.
 
-    Every step of a case has a batch like its `Shares`. The variables are a matrix, [features, outputs], and biases.
+    Every step of a case has a batch like its `Shares`. The variables are a matrix, [features, outputs], and a
+    bias, [outputs]; `has_number`: and a second bias, which is a single number.
     """
     check_there("tensorflow")
     for plan in plans:
         assert len(plan.samples) <= DEVICES
-        shapes = [(plan.features, plan.outputs), *[(plan.outputs,)] * biases]
+        shapes = [(plan.features, plan.outputs), (plan.outputs,), *[()] * has_number]
         inputs = {
             "variables": [draw.normal(shape).float() for shape in shapes],
             "learning_rate": rate,
