@@ -321,12 +321,12 @@ print(report)
 # %% test="fabric_evaluate_hidden" points=2
 # The hidden tests of fabric_evaluate stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 4 ranks, fewer samples than ranks, and a model of two layers.
+### What this tests: up to 4 ranks, fewer samples than ranks, more batches, and a model of two layers.
 from distlib.exercises.frameworks.evaluations import check_fabric_evaluate
 
 report = check_fabric_evaluate(
     fabric_evaluate,
-    evaluations=[(2, 9, 4), (3, 16, 4), (4, 13, 2), (4, 3, 2)],
+    evaluations=[(2, 9, 4), (3, 16, 4), (4, 13, 2), (4, 3, 2), (2, 9, 1)],
     layers=2,
     seed=152,
 )
@@ -515,7 +515,7 @@ print(report)
 # %% test="accelerate_evaluate_hidden" points=2
 # The hidden tests of accelerate_evaluate stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 4 ranks, fewer samples than ranks, and a model of two layers.
+### What this tests: up to 4 ranks, fewer samples than ranks, more batches, and a model of two layers.
 from distlib.exercises.frameworks.evaluations import check_accelerate_evaluate
 
 report = check_accelerate_evaluate(

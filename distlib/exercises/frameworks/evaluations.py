@@ -73,12 +73,13 @@ class Evaluation:
             "fillers_above": [sum(every) / self.samples],
             "fillers_below": [sum(self.right) / len(every)],
             "cut_in_wrong_order": [_mean(every[: self.samples]), _mean(by_batches[: self.samples])],
-            "rest_dropped": self._without_rest(),
             "own_samples": [_mean(own)],
             "own_above": [sum(own) / self.samples],
+            "rest_dropped": self._without_rest(),
             "mean_of_batches": [_mean(of_batches), _mean(together)],
             "mean_of_shares": [self._mean_of_shares()],
             "number_not_share": [sum(self.right)],
+            "first_batches": [_mean(self.right[:first]) for first in range(size, self.samples - size, size)],
         }
 
     def _without_rest(self) -> list[float]:
