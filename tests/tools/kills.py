@@ -41,6 +41,7 @@ from tests.tools.tiny_course import NAME, RIGHT, TinyCourse, make_tiny_course
 
 FORK = multiprocessing.get_context("fork")
 SHARED_MEMORY = Path("/dev/shm")
+TORN = re.compile(r"\..+\.[0-9a-f]{8}\.new")  # a file that was being written; it goes with a later one
 TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d\.\d\d\.\d\d")  # in the name of a folder
 MARK = "DISTLIB_KILLS"  # in the environment of everything that one command starts
 PRIVATE = "DISTLIB_KILLS_PRIVATE"
@@ -134,7 +135,7 @@ def state(course: TinyCourse) -> dict[str, object]:
     found: dict[str, object] = {
         TIME.sub("then", str(path.relative_to(classroom))): path.read_bytes()
         for path in sorted(classroom.rglob("*"))
-        if path.is_file() and not path.name.startswith("gradebook.db")
+        if path.is_file() and not (path.name.startswith("gradebook.db") or TORN.fullmatch(path.name))
     }
     return {**found, "gradebook": dump(course) if course.gradebook.exists() else None}
 
