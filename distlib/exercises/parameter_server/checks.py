@@ -20,6 +20,7 @@ from distlib.exercises.parameter_server.plays import LEAVE, PULL, PUSH, with_a_s
 
 say = Sentences(__file__)
 SLACK = 0.02  # seconds in which a server has done all that it can
+RATES = 0.125, 0.0859375, 0.0390625  # exact in binary; none is a multiple of another one
 NAMES = {PULL: "PULL", PUSH: "PUSH", LEAVE: "LEAVE"}
 
 
@@ -171,7 +172,7 @@ def check_server_loop(
             "server": server,
             "parameters": draw.whole((length,), dtype),
             "workers": workers,
-            "learning_rate": draw.choice([0.125, 0.0625, 0.03125]),
+            "learning_rate": draw.choice(RATES),
             "bound": bound,
         }
         inputs.insert(server, facts)
@@ -202,9 +203,9 @@ def _gradients_in(seen: Seen, tensor: torch.Tensor, where: str, worker: int | No
     causes = {
         2: say("applied_twice"),
         -1: say("against"),
-        size / rate: say("not_scaled"),
+        round(size / rate, 6): say("not_scaled"),
         size: say("not_divided"),
-        1 / rate: say("no_rate"),
+        round(1 / rate, 6): say("no_rate"),
         round(1 / size, 6): say("divided_twice"),
     }
     for other, counts in _applied(seen, tensor).items():
