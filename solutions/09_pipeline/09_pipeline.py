@@ -430,7 +430,7 @@ print(report)
 # %% test="run_stage_hidden" points=6
 # The hidden tests of run_stage stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks, uneven microbatches, other features, any order of actions, another loss, two calls.
+### What this tests: up to 11 ranks, uneven microbatches, other features, any order of actions, another loss, two calls.
 from distlib.exercises.pipeline.cases import Plan
 from distlib.exercises.pipeline.checks import check_run_stage
 from distlib.training import schedules
@@ -449,11 +449,12 @@ report = check_run_stage(
         Plan("1F1B", schedules.one_forward_one_backward(6, 3), samples=[2, 2, 1]),
         Plan("GPipe", schedules.gpipe(3, 5), loss="absolute error", features=[2, 6, 8]),
         Plan("1F1B", schedules.one_forward_one_backward(3, 4), samples=[2, 1, 3, 2], calls=2),
+        Plan("1F1B", schedules.one_forward_one_backward(11, 2)),
     ],
     drawn=[(2, 5), (3, 4), (4, 6)],
     seed=93,
 )
-assert len(report) == 11
+assert len(report) == 12
 assert report[0].trace.bytes_sent == [16 * 5 * 8] * 2
 assert report[2].trace.messages_sent == [3, 6, 3]
 assert report[3].trace.bytes_sent == [0]

@@ -365,10 +365,11 @@ report = check_sharded_optimizer(
         Optimizing(4, shapes=[(6, 6), (3,)], next_to=True),
         Optimizing(1, shapes=[(5,), (3, 2)], steps=2),
         Optimizing(5, shapes=[(1,), (3,)], steps=1),
+        Optimizing(3, shapes=[(2, 5)]),
     ],
     seed=112,
 )
-assert len(report) == 7
+assert len(report) == 8
 assert report[0].trace.bytes_sent == [3 * 9 * 8] * 2
 assert max(report[1].trace.bytes_sent) <= 2 * 4 * 15 * 8
 assert max(report[3].trace.bytes_sent) <= 3 * 2 * 8 * 4
@@ -517,10 +518,11 @@ report = check_shard_gradients(
         Clipping(4, shapes=[(3, 2), (5,)], relative_norm=0.7, norm=2e-5),
         Clipping(1, shapes=[(5,), (3, 2)], relative_norm=2.0),
         Clipping(5, shapes=[(1,), (3,)], relative_norm=0.5),
+        Clipping(3, shapes=[(2, 5)], relative_norm=0.5),
     ],
     seed=113,
 )
-assert len(report) == 9
+assert len(report) == 10
 assert all(9 * 8 <= sent <= (9 + 1) * 8 for sent in report[0].trace.bytes_sent)
 assert max(report[1].trace.bytes_sent) <= 4 * (7 + 1) * 8
 assert len({float(result["calls"][0]["norm"]) > 0 for result in report[7].results}) == 1
@@ -727,16 +729,17 @@ report = check_fully_sharded_module(
     FullyShardedModule,
     runs=[
         Sharding(2, widths=[9, 13, 12, 10]),
-        Sharding(4, widths=[8, 9, 11], layers=2, evaluates=True),
+        Sharding(4, widths=[8, 9, 11], layers=3, evaluates=True),
         Sharding(3, widths=[8, 12, 12], passes=3),
-        Sharding(5, widths=[12, 1, 1, 12, 10], steps=1),
+        Sharding(5, widths=[9, 1, 1, 14, 3], steps=1),
         Sharding(3, widths=[10, 13, 8], dtype=torch.float32),
+        Sharding(2, widths=[8, 11, 9], inputs=3, samples=[2, 3], evaluates=True),
         Sharding(2, widths=[10, 12, 9], next_to=True, steps=3),
         Sharding(1, widths=[6, 8, 7], layers=3, passes=2, evaluates=True),
     ],
     seed=114,
 )
-assert len(report) == 7
+assert len(report) == 8
 assert [2 * 2 * 214 * 8 <= sent <= 2 * 3 * 214 * 8 for sent in report[0].trace.bytes_sent] == [
     True
 ] * 2

@@ -299,11 +299,12 @@ report = check_dispatch_to_experts(
         ([[1, 1, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0]], 4),
         ([[0, 0]], 1),
         ([[1] * 8, [0, 0, 1]], 4),
+        ([[1] * 320, [0, 1] * 160, [2]], 301),
     ],
     drawn=[3, 5, 6],
     seed=132,
 )
-assert len(report) == 10
+assert len(report) == 11
 ### END HIDDEN TESTS
 
 # %% [markdown]

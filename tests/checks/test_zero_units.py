@@ -28,7 +28,8 @@ def test_one_process_takes_the_steps_of_a_batch_with_all_rows() -> None:
     model = unit_plays.UnitModel(sets[0]["parameters"])
     optimizer = torch.optim.SGD(model.parameters(), lr=sets[0]["rate"])
     for step in range(3):
-        x, y = (torch.cat([each["steps"][step]["passes"][0][name] for each in sets]) for name in "xy")
+        batches = [each["steps"][step]["passes"][0] for each in sets]
+        x, y = torch.cat([each["xs"][0] for each in batches]), torch.cat([each["y"] for each in batches])
         torch.testing.assert_close(model(x)[2], whole.outputs(step, 0, 2)[0])
         optimizer.zero_grad()
         torch.nn.functional.mse_loss(model(x), y).backward()
@@ -67,8 +68,8 @@ def test_ranks_have_the_same_model_and_batches_of_their_own() -> None:
     one, other = (given["sets"][0] for given in sharding_case(Draw(4), Sharding(2, [4, 3, 2], evaluates=True)).inputs)
     pairs = [zip(*units, strict=True) for units in zip(one["parameters"], other["parameters"], strict=True)]
     assert all(torch.equal(*pair) for each in pairs for pair in each)
-    assert not torch.equal(one["steps"][0]["passes"][0]["x"], other["steps"][0]["passes"][0]["x"])
-    assert not torch.equal(one["steps"][1]["evaluation"], other["steps"][1]["evaluation"])
+    assert not torch.equal(one["steps"][0]["passes"][0]["xs"][0], other["steps"][0]["passes"][0]["xs"][0])
+    assert not torch.equal(one["steps"][1]["evaluation"][0], other["steps"][1]["evaluation"][0])
 
 
 def test_what_mistakes_leave_differs_from_what_is_right_and_from_one_another() -> None:

@@ -229,7 +229,7 @@ class DispatchPlan:
     @property
     def title(self) -> str:
         """ "on 2 ranks, tokens for experts 0, 1 and 1 | none, capacity 2"."""
-        each = " | ".join(", ".join(map(str, own)) or "no tokens" for own in self.experts)
+        each = " | ".join(_listed(own) or "no tokens" for own in self.experts)
         return f"on {count(len(self.experts), 'rank')}, experts {each}, capacity {self.capacity}"
 
     def kept(self, src: int, dst: int) -> list[int]:
@@ -239,6 +239,12 @@ class DispatchPlan:
     def dropped(self, src: int) -> int:
         """How many tokens of a rank go nowhere."""
         return len(self.experts[src]) - sum(len(self.kept(src, dst)) for dst in range(len(self.experts)))
+
+
+def _listed(experts: Sequence[int], most: int = 12) -> str:
+    """ "0, 1, 1"; of many tokens the first experts, and how many there are."""
+    more = f" … of {count(len(experts), 'token')}" if len(experts) > most else ""
+    return ", ".join(map(str, experts[:most])) + more
 
 
 def _drawn_routing(draw: Draw, ranks: int) -> DispatchPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -30,6 +31,8 @@ class Sharding:
         passes: forward and backward passes in each step.
         evaluates: whether a forward pass without gradients comes after each step.
         next_to: whether there is a second model; both make their steps in turn.
+        inputs: tensors that the model takes.
+        samples: the dimensions of each of them before its features.
         dtype: of everything.
     """
 
@@ -40,6 +43,8 @@ class Sharding:
     passes: int = 1
     evaluates: bool = False
     next_to: bool = False
+    inputs: int = 1
+    samples: Sequence[int] = (1,)
     dtype: torch.dtype = torch.float64
 
     @property
@@ -68,9 +73,10 @@ class Sharding:
 
     @property
     def odd_bytes(self) -> int:
-        """The bytes of activations that are alive during a pass of one sample, at most."""
+        """The bytes of activations that are alive during a pass, at most."""
         outputs = sum(self.widths) * self.layers + OUTPUTS_ALIVE * max(self.widths)
-        return outputs * self.dtype.itemsize + ODD_BYTES
+        outputs += 2 * (self.inputs - 1) * self.widths[0]
+        return math.prod(self.samples) * outputs * self.dtype.itemsize + ODD_BYTES
 
     def most_with(self, unit: int) -> int:
         """The bytes that may be alive, besides shards and their gradients, while a unit computes."""
@@ -93,6 +99,8 @@ class Sharding:
         parts = [f"on {count(self.ranks, 'rank')}, units of {lengths} numbers"]
         parts += [dtype_name(self.dtype)] * (self.dtype != torch.float64)
         parts += [f"{self.passes} backward passes in each step"] * (self.passes > 1)
+        shape = [*self.samples, self.widths[0]]
+        parts += [f"{self.inputs} inputs of shape {shape}"] * (self.inputs > 1)
         parts += ["with evaluation"] * self.evaluates + ["two models in turn"] * self.next_to
         return ", ".join([*parts, count(self.steps, "step")])
 
@@ -118,10 +126,13 @@ def sharding_case(draw: Draw, plan: Sharding) -> Case:
 
 def _drawn_step(draw: Draw, plan: Sharding) -> dict[str, Any]:
     def row(width: int) -> torch.Tensor:
-        return draw.normal((1, width)).to(plan.dtype)
+        return draw.normal((*plan.samples, width)).to(plan.dtype)
 
-    passes = [{"x": row(plan.widths[0]), "y": row(plan.widths[-1])} for _ in range(plan.passes)]
-    return {"passes": passes, "evaluation": row(plan.widths[0]) if plan.evaluates else None}
+    def rows() -> list[torch.Tensor]:
+        return [row(plan.widths[0]) for _ in range(plan.inputs)]
+
+    passes = [{"xs": rows(), "y": row(plan.widths[-1])} for _ in range(plan.passes)]
+    return {"passes": passes, "evaluation": rows() if plan.evaluates else None}
 
 
 Flat = list[torch.Tensor]  # by unit, all its parameters or their gradients: [length]
@@ -162,7 +173,7 @@ class WholeModel:
         batch = self._sets[rank]["steps"][step]["passes"][number]
         self._load(self.flat[step])
         self._model.zero_grad()
-        torch.nn.functional.mse_loss(self._model(batch["x"]), batch["y"]).backward()
+        torch.nn.functional.mse_loss(self._model(*batch["xs"]), batch["y"]).backward()
         return self._now(_gradient_of)
 
     def _now(self, of: Callable[[torch.Tensor], torch.Tensor]) -> Flat:
@@ -181,10 +192,10 @@ class WholeModel:
             flat: of the parameters; by default those that are right.
         """
         given = self._sets[rank]["steps"][step]
-        x = given["evaluation"] if number is None else given["passes"][number]["x"]
+        xs = given["evaluation"] if number is None else given["passes"][number]["xs"]
         self._load(flat or self.flat[step + (number is None)])
         with torch.no_grad():
-            made: torch.Tensor = self._model(x)
+            made: torch.Tensor = self._model(*xs)
         return made
 
 

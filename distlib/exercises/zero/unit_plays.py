@@ -70,6 +70,8 @@ class MomentUnit(torch.nn.Module):
 class UnitModel(torch.nn.Module):
     """Units, one after the other, and twice what comes out of them. What computes first is registered last.
 
+    It takes one tensor or several, whose sum goes in.
+
     Args:
         parameters: of each unit.
         note: of moments.
@@ -85,8 +87,10 @@ class UnitModel(torch.nn.Module):
         """In the order in which they compute."""
         return list(reversed(self.registered))
 
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
+    def forward(self, values: torch.Tensor, *more: torch.Tensor) -> torch.Tensor:
         """Outputs; shape [samples, outputs of the last unit]."""
+        for each in more:
+            values = values + each
         for unit in self.units:
             values = unit(values)
         return 2 * values
@@ -210,25 +214,25 @@ class _UnitTraining:
         if batches["evaluation"] is not None:
             self._evaluate(batches["evaluation"])
 
-    def _pass(self, batch: dict[str, torch.Tensor]) -> None:
+    def _pass(self, batch: dict[str, Any]) -> None:
         self._watch.forget_peak()
-        output = self._forward(batch["x"])
+        output = self._forward(batch["xs"])
         kept = self._watch.keep(output)
         torch.nn.functional.mse_loss(output, batch["y"]).backward()
         del output
         self._end({"kind": "training", "output": kept, "peak": self._watch.peak})
 
-    def _evaluate(self, x: torch.Tensor) -> None:
+    def _evaluate(self, xs: Sequence[torch.Tensor]) -> None:
         self._watch.forget_peak()
         with torch.no_grad():
-            output = self._forward(x)
+            output = self._forward(xs)
         kept = self._watch.keep(output)
         del output
         self._end({"kind": "evaluation", "output": kept, "peak": self._watch.peak})
 
-    def _forward(self, x: torch.Tensor) -> torch.Tensor:
+    def _forward(self, xs: Sequence[torch.Tensor]) -> torch.Tensor:
         self._notes["forward"], self._notes["backward"] = [], []
-        output: torch.Tensor = self._wrapped(x.clone())
+        output: torch.Tensor = self._wrapped(*(x.clone() for x in xs))
         return output
 
     def _end(self, told: dict[str, Any]) -> None:
@@ -263,8 +267,8 @@ def shard(comm: Communicator, function: Callable[..., Any], inputs: dict[str, An
     Args:
         inputs: "sets": for each model "parameters" of its units, the "shard_bytes" of the units, the "rate"
             of learning, the bytes that may be alive besides ("most_with" each unit, and "most_between" passes), and by
-            step the batches of its "passes", x and y, and of its "evaluation". Several models are made first, and then
-            make their steps in turn.
+            step the batches of its "passes", xs and y, and the xs of its "evaluation". Several models are made first,
+            and then make their steps in turn.
 
     Returns:
         "sets": by model "shards" as they are made, and the bytes that they hold ("held"); "passes", see below; and
