@@ -387,7 +387,8 @@ print(
 # %% [markdown]
 # **Visible test: 4 points.** It compares loss and gradients with those of a single process, and looks at each message.
 # One case has another loss function, and one calls `hybrid_step` twice, with gradients that were cleared between.
-# Numbers of features are drawn where none is given, and a stage with a `gain` has one parameter more.
+# Numbers of features are drawn where none is given, and `gains` are further parameters of each stage, by which its
+# output is multiplied.
 
 # %% test="hybrid_step_visible" points=4
 from distlib.exercises.hybrid.cases import MeshPlan
@@ -398,7 +399,7 @@ report = check_hybrid_step(
     layouts=[
         MeshPlan({"dp": 1, "pp": 2, "tp": 1}, samples=[[2, 2]], features=3),
         MeshPlan({"dp": 2, "pp": 1, "tp": 1}, samples=[[2, 1], [1, 3]]),
-        MeshPlan({"dp": 2, "pp": 1, "tp": 2}, samples=[[2], [1]], gain=True),
+        MeshPlan({"dp": 2, "pp": 1, "tp": 2}, samples=[[2], [1]], gains=1),
         MeshPlan({"dp": 2, "pp": 2, "tp": 2}, samples=[[2, 1], [3, 1]]),
         MeshPlan(
             {"dp": 2, "pp": 2, "tp": 1}, samples=[[1, 1, 2], [2, 1, 1]], loss="absolute error"
@@ -426,12 +427,12 @@ report = check_hybrid_step(
     layouts=[
         MeshPlan({"tp": 1, "pp": 2, "dp": 1}, samples=[[1, 3]], features=5),
         MeshPlan({"tp": 2, "dp": 3, "pp": 1}, samples=[[1], [2], [1]]),
-        MeshPlan({"pp": 2, "dp": 2, "tp": 2}, samples=[[1, 2], [2, 3]], gain=True),
+        MeshPlan({"pp": 2, "dp": 2, "tp": 2}, samples=[[1, 2], [2, 3]], gains=3),
         MeshPlan({"tp": 2, "pp": 3, "dp": 2}, samples=[[2, 1], [1, 1]]),
         MeshPlan({"pp": 2, "tp": 1, "dp": 2}, samples=[[2, 1], [1, 3]], loss="absolute error"),
         MeshPlan({"dp": 1, "pp": 2, "tp": 2}, samples=[[1, 2, 1]], calls=3),
         MeshPlan({"tp": 1, "pp": 3, "dp": 1}, samples=[[1, 2, 4, 1, 3, 2]]),
-        MeshPlan({"pp": 2, "tp": 3, "dp": 1}, samples=[[2, 1, 1, 3, 2]], gain=True),
+        MeshPlan({"pp": 2, "tp": 3, "dp": 1}, samples=[[2, 1, 1, 3, 2]], gains=2),
         MeshPlan({"pp": 4, "dp": 1, "tp": 1}, samples=[[1, 2, 1, 3, 1]]),
         MeshPlan({"dp": 1, "pp": 1, "tp": 1}, samples=[[2, 1]]),
     ],
@@ -542,7 +543,7 @@ print(report)
 # %% test="clip_gradients_hidden" points=3
 # The hidden tests of clip_gradients stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: larger meshes, other orders, norms below the limit, ranks without gradients of one kind.
+### What this tests: larger meshes, other orders, norms below the limit, many gradients and none, of any shape.
 from distlib.exercises.hybrid.checks import check_clip_gradients
 
 report = check_clip_gradients(
@@ -555,6 +556,7 @@ report = check_clip_gradients(
         {"tp": 2, "pp": 3, "dp": 2},
         {"dp": 1, "pp": 1, "tp": 1},
     ],
+    also=[[], [5], [6, 7], [1, 1, 5, 1, 3]],
     seed=124,
 )
 assert max(message.nbytes for message in report[3].trace) <= 16
@@ -750,7 +752,7 @@ print(report)
 # %% test="layout_seconds_hidden" points=3
 # The hidden tests of layout_seconds stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: nodes of three ranks, so that some groups are on one node and others on two; and a larger model.
+### What this tests: nodes of three ranks, so that some groups are on one node and others on two; large nodes, models.
 from distlib.exercises.hybrid.checks import check_layout_seconds
 
 report = check_layout_seconds(
@@ -761,6 +763,15 @@ report = check_layout_seconds(
     seed=126,
 )
 assert len(report) == 76
+
+report = check_layout_seconds(
+    layout_seconds,
+    model={"layers": 2, "features": 70, "heads": 34, "sequence": 15, "batch": 34},
+    clusters=[(2, 17)],
+    speed=2e9,
+    seed=128,
+)
+assert len(report) == 6
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -857,6 +868,13 @@ report = check_choose_strategy(
     seed=127,
 )
 assert report.answers[0]["returned"] == {"dp": 1, "pp": 1, "tp": 1}
+
+report = check_choose_strategy(
+    choose_strategy,
+    model={"layers": 12, "features": 384, "heads": 12, "sequence": 256, "batch": 24},
+    clusters=[(2, 6)],
+    seed=129,
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -32,7 +32,7 @@ class MeshPlan:
         samples: by replica, then microbatch.
         loss: one of `LOSSES`.
         calls: how often the function is called, with the same arguments. What is judged is the last time.
-        gain: whether stages have a fifth parameter.
+        gains: how many parameters multiply the output of each stage: one for each feature, then one for all.
         features: of what goes into a stage; 0: `step_case` draws it.
         part: the hidden features of each rank of tp.
     """
@@ -41,7 +41,7 @@ class MeshPlan:
     samples: Sequence[Sequence[int]]
     loss: str = "squared error"
     calls: int = 1
-    gain: bool = False
+    gains: int = 0
     features: int = 0
     part: int = 2
 
@@ -56,6 +56,7 @@ class MeshPlan:
         batches = " and ".join(" + ".join(map(str, own)) for own in self.samples)
         title = f"on {count(math.prod(self.sizes.values()), 'rank')}, {sizes_in_words(self.sizes)}, "
         title += f"{'batch' if len(self.samples) == 1 else 'batches'} of {batches}, {count(self.features, 'feature')}"
+        title += f", {count(self.gains, 'gain')}" * (self.gains > 0)
         called = f", called {count(self.calls, 'time')}" if self.calls > 1 else ""
         return title + f", {self.loss}" * (self.loss != MeshPlan.loss) + called
 
@@ -78,7 +79,7 @@ def drawn_plan(draw: Draw, sizes: Sequence[int]) -> MeshPlan:
     named = dict(zip(AXES, sizes, strict=True))
     microbatches = draw.randint(4, 6)
     samples = [[draw.randint(1, 4) for _ in range(microbatches)] for _ in range(named["dp"])]
-    return MeshPlan({axis: named[axis] for axis in axes}, samples, gain=draw.random() < 0.5)
+    return MeshPlan({axis: named[axis] for axis in axes}, samples, gains=draw.randrange(3))
 
 
 def step_case(draw: Draw, layout: MeshPlan) -> Case:
@@ -124,8 +125,7 @@ class WholeChain:
         self.layout = layout
         hidden, features = layout.part * layout.sizes["tp"], layout.features
         shapes = {"up": (hidden, features), "up_bias": (hidden,), "down": (features, hidden), "bias": (features,)}
-        if layout.gain:
-            shapes["gain"] = (features,)
+        shapes |= {f"gain_{k}": (features,) if k == 0 else () for k in range(layout.gains)}
         self.stages = [
             {name: draw.normal(shape) / 2 for name, shape in shapes.items()} for _ in range(layout.sizes["pp"])
         ]
@@ -185,7 +185,9 @@ def _forward(stage: Mapping[str, torch.Tensor], values: torch.Tensor) -> torch.T
     linear = torch.nn.functional.linear
     whole: torch.Tensor = linear(torch.tanh(linear(values, stage["up"], stage["up_bias"])), stage["down"])
     outputs = values + whole + stage["bias"]
-    return outputs * stage["gain"] if "gain" in stage else outputs
+    for name in stage:
+        outputs = outputs * stage[name] if name.startswith("gain") else outputs
+    return outputs
 
 
 def _gradient(parameter: torch.Tensor) -> torch.Tensor:

@@ -446,15 +446,17 @@ MOST_NUMBERS = 2  # in a message
 
 
 @task("mesh", "sharded", "replicated", "max_norm", errors=CLIP_ERRORS, helpers=[all_reduce])
-def check_clip_gradients(draw: Draw, *, meshes: Sequence[Sizes]) -> Iterator[Case]:
+def check_clip_gradients(draw: Draw, *, meshes: Sequence[Sizes], also: Sequence[Sequence[int]] = ()) -> Iterator[Case]:
     """`function(mesh, sharded, replicated, max_norm)`: the norm of all gradients, which are scaled in place.
 
     Each mesh is played with gradients that are too large, and with some that are not; the second time one stage has no
     sharded gradients, and another one, if there is one, no replicated ones.
+
+    `also`: shapes of further gradients, of both kinds.
     """
     for sizes in meshes:
-        yield _clip_case(draw, sizes, too_large=True)
-        yield _clip_case(draw, sizes, too_large=False)
+        yield _clip_case(draw, sizes, also, too_large=True)
+        yield _clip_case(draw, sizes, also, too_large=False)
 
 
 def _drawn_shapes(draw: Draw) -> list[list[int]]:
@@ -462,12 +464,12 @@ def _drawn_shapes(draw: Draw) -> list[list[int]]:
     return [[draw.randint(2, 4) for _ in range(draw.randint(1, 3))] + [3] for _ in range(draw.randint(1, 4))]
 
 
-def _clip_case(draw: Draw, sizes: Sizes, *, too_large: bool) -> Case:
+def _clip_case(draw: Draw, sizes: Sizes, also: Sequence[Sequence[int]], *, too_large: bool) -> Case:
     ranks = math.prod(sizes.values())
     where = [coordinates_of(rank, sizes) for rank in range(ranks)]
     gradients: dict[tuple[str, int, int], list[torch.Tensor]] = {}
     for stage in range(sizes["pp"]):
-        shapes = {kind: _drawn_shapes(draw) for kind in ("sharded", "replicated")}
+        shapes = {kind: [*_drawn_shapes(draw), *also] for kind in ("sharded", "replicated")}
         for tp in range(sizes["tp"]):
             gradients["sharded", stage, tp] = [draw.normal(shape) for shape in shapes["sharded"]]
         gradients["replicated", stage, 0] = [draw.normal(shape) for shape in shapes["replicated"]]

@@ -1,7 +1,7 @@
 """What ranks of a mesh do around a student's functions: groups that are tried out, and stages that are cut by tp.
 
 stage    x ──► x + W₂·tanh(W₁·x + b₁) + b₂        a rank has some rows of W₁ and b₁, and those columns of W₂
-         and perhaps a gain for each feature, by which all of this is multiplied
+         and perhaps gains by which all of this is multiplied: one for each feature, then one for all
          the sum over the ranks of tp is taken here, forward and backward, and not by the student
 """
 
@@ -71,7 +71,8 @@ class TensorParallelStage(torch.nn.Module):
     Args:
         comm: the ranks that share the stage.
         parameters: this rank's part: "up" [hidden / tp, features], "up_bias" [hidden / tp], "down" [features,
-            hidden / tp], and "bias" [features], which all ranks of `comm` have; perhaps "gain" [features], as well.
+            hidden / tp], and "bias" [features], which all ranks of `comm` have; perhaps "gain_0" [features] and further
+            gains [].
 
     Attributes:
         inputs: of all forward passes.
@@ -82,11 +83,10 @@ class TensorParallelStage(torch.nn.Module):
         self.up, self.up_bias, self.down, self.bias = (
             torch.nn.Parameter(parameters[name].clone()) for name in ("up", "up_bias", "down", "bias")
         )
-        self.register_parameter(
-            "gain", torch.nn.Parameter(parameters["gain"].clone()) if "gain" in parameters else None
-        )
+        self._gains = [name for name in parameters if name.startswith("gain")]
+        for name in self._gains:
+            self.register_parameter(name, torch.nn.Parameter(parameters[name].clone()))
         self._comm = comm
-        self.gain: torch.nn.Parameter | None
         self.inputs: list[torch.Tensor] = []
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
@@ -95,7 +95,9 @@ class TensorParallelStage(torch.nn.Module):
         hidden = torch.tanh(torch.nn.functional.linear(_Entering.apply(values, self._comm), self.up, self.up_bias))
         whole: torch.Tensor = _Leaving.apply(torch.nn.functional.linear(hidden, self.down), self._comm)
         outputs = values + whole + self.bias
-        return outputs if self.gain is None else outputs * self.gain
+        for name in self._gains:
+            outputs = outputs * self.get_parameter(name)
+        return outputs
 
 
 class _Entering(torch.autograd.Function):
