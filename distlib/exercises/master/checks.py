@@ -128,7 +128,7 @@ def check_replicate(
     """`function(comm, model)`: afterwards every parameter and buffer is that of rank 0.
 
     Args:
-        passing: one more buffer, which is not persistent.
+        passing: one more buffer, float16, which is not persistent.
         shapes: of the parameters, by name.
         mean: the shape of one of the buffers.
     """
@@ -136,7 +136,7 @@ def check_replicate(
     def model() -> dict[str, Any]:
         parameters = {name: draw.whole(shape, dtype) for name, shape in shapes.items()}
         kept = {"1.mean": draw.whole(mean, dtype), "1.steps": draw.whole((), torch.int64)} if buffers else {}
-        more = {PASSING: draw.whole((2,), dtype)} if passing else {}
+        more = {PASSING: draw.whole((2,), torch.float16)} if passing else {}
         return {"parameters": parameters, "buffers": {**kept, **more}, "frozen": [FROZEN] if frozen else []}
 
     notes = f"{', with buffers' * buffers}{', one not persistent' * passing}{', one parameter frozen' * frozen}"
