@@ -118,7 +118,7 @@ print(report)
 # %% test="mixing_matrix_hidden" points=3
 # The hidden tests of mixing_matrix stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: irregular graphs of up to 12 ranks, neighbors in any order, a complete graph, a single rank.
+### What this tests: irregular graphs of up to 12 ranks, a star, neighbors in any order, a complete graph, one rank.
 import random
 
 from distlib.exercises.decentralized.checks import check_mixing_matrix
@@ -135,12 +135,13 @@ def drawn(ranks: int, edges: int, seed: int) -> list[list[int]]:
 
 
 graphs = [[[]], [[other for other in range(6) if other != rank] for rank in range(6)]]
+graphs += [[[4], [4], [4], [4], [0, 1, 2, 3]]]
 graphs += [
     drawn(ranks, edges, seed)
     for seed, (ranks, edges) in enumerate([(5, 1), (7, 4), (9, 0), (10, 9), (12, 6)])
 ]
 report = check_mixing_matrix(mixing_matrix, graphs=graphs)
-assert len(report) == 7
+assert len(report) == 8
 for matrix in report.answers[1:]:
     rate = torch.linalg.matrix_norm(matrix - 1 / len(matrix), ord=2)
     assert rate < 1

@@ -171,7 +171,7 @@ report = check_ring_attention(
         (3, True, 1.0, (5, 4, 7)),
         (3, False, 200.0),
         (4, False, 1.0),
-        (5, True, 120.0),
+        (5, True, 2000.0),
         (7, True, 1.0),
         (12, True, 1.0, (3, 2, 11)),
         (13, False, 1.0, (1, 3, 2)),

@@ -286,7 +286,7 @@ from distlib.exercises.jax_programs.checks import Descent, check_spmd_step
 report = check_spmd_step(
     spmd_step,
     plans=[
-        Descent(3, samples=15, first=2, axis="x", widths=[4, 7, 2], steps=4),
+        Descent(3, samples=30, first=2, axis="x", widths=[4, 7, 2], steps=4),
         Descent(4, samples=16, model="list of layers", first=4, rate=0.3, widths=[6, 5, 7, 3]),
     ],
     seed=62,

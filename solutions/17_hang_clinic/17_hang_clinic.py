@@ -403,7 +403,7 @@ report = check_train_epoch(
     train_epoch,
     epochs=[
         [[1], [2, 3, 1, 1, 4, 2]],
-        [[1], [50], [3, 60]],
+        [[1], [50], [3, 300]],
         [[2, 1], [1, 2], [3]],
         [[], [1], [], [2, 2, 1]],
         [[], []],
@@ -579,7 +579,7 @@ print(report)
 # %% test="sum_of_files_hidden" points=2
 # The hidden tests of sum_of_files stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks, files of other shapes, reading that fails on one, on several, on all, on none.
+### What this tests: up to 12 ranks, files of other shapes, reading that fails on one, on several, on all, on none.
 from distlib.exercises.hang_clinic.checks import check_sum_of_files
 
 report = check_sum_of_files(
@@ -592,13 +592,14 @@ report = check_sum_of_files(
         (5, [0, 2, 3]),
         (6, [5]),
         (6, []),
+        (12, [3, 11]),
         (1, []),
         (1, [0]),
     ],
     dimensions=3,
     seed=175,
 )
-assert len(report) == 9
+assert len(report) == 10
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -999,7 +1000,7 @@ print(report)
 ### What this tests: up to 6 ranks.
 from distlib.exercises.hang_clinic.silent import check_start_alike
 
-report = check_start_alike(start_alike, world_sizes=(2, 3, 4, 6, 1), seed=181)
+report = check_start_alike(start_alike, world_sizes=(2, 3, 4, 6, 1), seeds=2**48, seed=181)
 assert len(report) == 5
 ### END HIDDEN TESTS
 

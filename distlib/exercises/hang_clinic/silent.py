@@ -79,10 +79,13 @@ WEIGHTS, NOISE = (4, 3), (6,)
 
 
 @task("comm", "seed", helpers=SUPPLIED, errors=waiting(say("all_broadcast")))
-def check_start_alike(draw: Draw, *, world_sizes: Sequence[int]) -> Iterator[Case]:
-    """`function(comm, seed)` returns weights, alike on all ranks, and noise that differs."""
+def check_start_alike(draw: Draw, *, world_sizes: Sequence[int], seeds: int = 10**6) -> Iterator[Case]:
+    """`function(comm, seed)` returns weights, alike on all ranks, and noise that differs.
+
+    seeds: all of them are below it.
+    """
     for ranks in world_sizes:
-        inputs = [{"seed": seed} for seed in draw.sample(range(10**6), ranks)]
+        inputs = [{"seed": seed} for seed in draw.sample(range(seeds), ranks)]
         yield Case(f"on {count(ranks, 'rank')}", call_with_comm, inputs)
 
 
