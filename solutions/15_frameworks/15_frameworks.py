@@ -235,23 +235,24 @@ assert report[1].trace.bytes_sent[2] > 0  # rank 2's gradients have travelled
 print(report)
 
 # %% [markdown]
-# **Hidden test: 3 points.** More ranks, and other numbers of batches and epochs.
+# **Hidden test: 3 points.** More ranks, a larger model, and other numbers of batches and epochs.
 
 # %% test="fabric_train_hidden" points=3
 # The hidden tests of fabric_train stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 4 ranks, 1 to 4 epochs, steps of 2, 3 and 4 batches, with and without batches that are left.
+### What this tests: up to 4 ranks, 1 to 4 epochs, steps of 2 to 4 batches, some with batches left, a third layer.
 from distlib.exercises.frameworks.checks import check_fabric_train
 
 report = check_fabric_train(
     fabric_train,
     trainings=[
         (2, 6, 5, 3, 3),
-        (3, 5, 2, 2, 4),
-        (4, 7, 2, 3, 1),
+        (3, 7, 2, 2, 4),
+        (4, 7, 2, 4, 1),
         (2, 3, 5, 4, 3),
         (2, 3, 2, 1, 2),
     ],
+    layers=3,
     seed=151,
 )
 assert report[2].trace.bytes_sent[3] > 0
@@ -439,17 +440,18 @@ assert report[1].trace.bytes_sent[2] > 0
 print(report)
 
 # %% [markdown]
-# **Hidden test: 3 points.** More ranks, and other numbers of batches and epochs.
+# **Hidden test: 3 points.** More ranks, a larger model, and other numbers of batches and epochs.
 
 # %% test="accelerate_train_hidden" points=3
 # The hidden tests of accelerate_train stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 4 ranks, 1 to 4 epochs, steps of 2, 3 and 4 batches, with and without batches that are left.
+### What this tests: up to 4 ranks, 1 to 4 epochs, steps of 2 to 4 batches, some with batches left, a third layer.
 from distlib.exercises.frameworks.checks import check_accelerate_train
 
 report = check_accelerate_train(
     accelerate_train,
-    trainings=[(2, 6, 5, 3, 3), (3, 5, 2, 2, 4), (4, 7, 2, 3, 1), (2, 3, 5, 4, 3)],
+    trainings=[(2, 6, 5, 3, 3), (3, 7, 2, 2, 4), (4, 7, 2, 4, 1), (2, 3, 5, 4, 3)],
+    layers=3,
     seed=153,
 )
 assert report[2].trace.bytes_sent[3] > 0
@@ -520,7 +522,7 @@ from distlib.exercises.frameworks.evaluations import check_accelerate_evaluate
 
 report = check_accelerate_evaluate(
     accelerate_evaluate,
-    evaluations=[(2, 9, 4), (3, 10, 3), (4, 13, 2), (4, 3, 2), (2, 9, 1), (2, 1, 2)],
+    evaluations=[(2, 9, 4), (3, 10, 3), (4, 13, 2), (4, 3, 2), (2, 13, 1), (2, 1, 2)],
     layers=2,
     seed=154,
 )

@@ -32,6 +32,7 @@ class TrainingPlan:
         batch_size: samples of a batch.
         accumulate: batches of a step.
         epochs: how many.
+        layers: of the model, 2 or 3.
     """
 
     ranks: int
@@ -39,6 +40,7 @@ class TrainingPlan:
     batch_size: int
     accumulate: int
     epochs: int = 2
+    layers: int = 2
 
     @property
     def samples(self) -> int:
@@ -62,6 +64,8 @@ def training_inputs(draw: Draw, training: TrainingPlan) -> list[dict[str, Any]]:
     taken = (training.ranks, training.batch_size)
     features, hidden = draw.sample([number for number in range(2, 7) if number not in taken], 2)
     shapes = {"first.weight": (hidden, features), "first.bias": (hidden,)}
+    if training.layers == 3:
+        shapes |= {"middle.weight": (hidden, hidden), "middle.bias": (hidden,)}
     shapes |= {"second.weight": (1, hidden), "second.bias": (1,)}
     rate = draw.uniform(0.2, 0.4)
     x, y = draw.normal((training.samples, features)), draw.normal((training.samples, 1)) + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -50,13 +51,14 @@ parameters_alike = partial(is_close, relative=2e-5, absolute=2e-5)
 
 
 @task("fabric", "model", "optimizer", "loader", "epochs", "accumulate", "max_norm", "path", errors=ERRORS)
-def check_fabric_train(draw: Draw, *, trainings: Sequence[Plan]) -> Iterator[Case]:
+def check_fabric_train(draw: Draw, *, trainings: Sequence[Plan], layers: int = 2) -> Iterator[Case]:
     """`function(fabric, model, optimizer, loader, epochs, accumulate, max_norm, path)`: the loop on Fabric.
 
     `trainings`: of each the ranks, the batches of a rank, the samples of one, the batches of a step, and the epochs.
+    `layers`: of the model, 2 or 3.
     """
     for plan in trainings:
-        yield training_case(draw, TrainingPlan(*plan), fabric_training, strided_order)
+        yield training_case(draw, replace(TrainingPlan(*plan), layers=layers), fabric_training, strided_order)
 
 
 @check_fabric_train.judge
@@ -85,13 +87,13 @@ def _(seen: Seen) -> Remarks:
 
 
 @task("accelerator", "model", "optimizer", "loader", "epochs", "max_norm", "path", errors=ERRORS)
-def check_accelerate_train(draw: Draw, *, trainings: Sequence[Plan]) -> Iterator[Case]:
+def check_accelerate_train(draw: Draw, *, trainings: Sequence[Plan], layers: int = 2) -> Iterator[Case]:
     """`function(accelerator, model, optimizer, loader, epochs, max_norm, path)`: the loop on Accelerate.
 
-    `trainings`: as of `check_fabric_train`.
+    `trainings`, `layers`: as of `check_fabric_train`.
     """
     for plan in trainings:
-        yield training_case(draw, TrainingPlan(*plan), accelerate_training, batched_order)
+        yield training_case(draw, replace(TrainingPlan(*plan), layers=layers), accelerate_training, batched_order)
 
 
 @check_accelerate_train.judge

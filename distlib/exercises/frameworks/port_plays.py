@@ -25,7 +25,7 @@ def refuse_torchs_sampler(loader: DataLoader[Any]) -> None:
 
 
 class GatedNetwork(torch.nn.Module):
-    """Two layers. The gradient of a batch is multiplied with what a gate gives this rank: that of its first sample.
+    """Two layers or three. A batch's gradient is multiplied with what a gate gives this rank: that of its first sample.
 
     Args:
         parameters: by name; copied.
@@ -37,6 +37,7 @@ class GatedNetwork(torch.nn.Module):
         super().__init__()
         hidden, inputs = parameters["first.weight"].shape
         self.first = torch.nn.Linear(inputs, hidden, dtype=torch.float64)
+        self.middle = torch.nn.Linear(hidden, hidden, dtype=torch.float64) if "middle.weight" in parameters else None
         self.second = torch.nn.Linear(hidden, 1, dtype=torch.float64)
         self.load_state_dict(parameters)
         self._samples, self._gate = samples, _SameGate(gate)
@@ -44,7 +45,8 @@ class GatedNetwork(torch.nn.Module):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Of [samples, features]: [samples, 1]."""
         number = int((self._samples == inputs[0]).all(1).nonzero()[0])
-        outputs = self.second(torch.tanh(self.first(inputs)))
+        hidden = torch.tanh(self.first(inputs))
+        outputs = self.second(torch.tanh(self.middle(hidden)) if self.middle else hidden)
         passed: torch.Tensor = _ThroughGate.apply(outputs, lambda: self._gate.gate(number))
         return passed
 
