@@ -549,7 +549,7 @@ from distlib.exercises.hybrid.checks import check_clip_gradients
 report = check_clip_gradients(
     clip_gradients,
     meshes=[
-        {"tp": 2, "pp": 1, "dp": 1},
+        {"tp": 3, "pp": 1, "dp": 1},
         {"pp": 3, "tp": 1, "dp": 1},
         {"tp": 1, "dp": 3, "pp": 1},
         {"pp": 2, "dp": 2, "tp": 2},
