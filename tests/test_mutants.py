@@ -15,7 +15,7 @@ from tests.mutations import NOTED, Noted, Site, mutants_of, noting
 
 ROOT = Path(__file__).parents[1]
 # Exercises whose mutants nobody has read yet; this list gets shorter, and goes.
-READ = "01 02 03 04 05 06 07 08 09 10 11 12 12b 13 14 16 17".split()
+READ = "01 02 03 04 05 06 07 08 09 10 11 12 12b 13 14 15 16 17".split()
 UNREAD = {name for name in ASSIGNMENTS if name.partition("_")[0] not in READ}
 QUICK = "01_messages", "shift"  # of which a mutant keeps all marks, and should
 
