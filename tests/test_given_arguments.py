@@ -12,7 +12,6 @@ import torch
 from tests.answer_files import ASSIGNMENTS
 from tests.argument_sizes import sizes_of
 from tests.given_arguments import fixed_by_the_text, left_as_they_are
-from tests.test_mutants import UNREAD
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,7 +30,7 @@ def test_the_sizes_of_a_quick_function_differ() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("assignment", sorted(set(ASSIGNMENTS) - UNREAD))
+@pytest.mark.parametrize("assignment", ASSIGNMENTS)
 def test_every_size_differs_or_is_fixed_by_the_text(assignment: str) -> None:
     """One that the text fixes and that differs now is taken out of the list."""
     assert sorted(sizes_left(assignment, "--left")) == sorted(

@@ -14,9 +14,7 @@ from tests.mutants import explained
 from tests.mutations import NOTED, Noted, Site, mutants_of, noting
 
 ROOT = Path(__file__).parents[1]
-# Exercises whose mutants nobody has read yet; this list gets shorter, and goes.
-READ = "01 02 03 04 05 06 07 08 09 10 11 12 12b 13 14 15 16 17".split()
-UNREAD = {name for name in ASSIGNMENTS if name.partition("_")[0] not in READ}
+BY_CHANCE = "19_capstone"  # whether a changed training still reaches its target differs from processor to processor
 QUICK = "01_messages", "shift"  # of which a mutant keeps all marks, and should
 
 
@@ -37,7 +35,7 @@ def test_the_mutants_of_a_quick_function_lose_marks_or_are_explained() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("assignment", sorted(set(ASSIGNMENTS) - UNREAD))
+@pytest.mark.parametrize("assignment", [name for name in ASSIGNMENTS if name != BY_CHANCE])
 def test_the_mutants_of_an_exercise_lose_marks_or_are_explained(assignment: str) -> None:
     """A few of each function's. All of them take minutes to an hour: `make answers ARGS="--mutants 05_ddp"`."""
     _, found = survivors(assignment, "--all", "--most", "6")
