@@ -339,7 +339,7 @@ def weights_after(
 
 # %%
 guess_5 = predict(
-    "Up to 200 starts, one after the other. Does one of them lead a hundred times as far as the first?",
+    "Up to 200 starts: does one lead a hundred times as far as another?",
     choices=["no: it is only rounding", "yes"],
 )
 
@@ -370,10 +370,10 @@ for seed in {0, found.index(max(found))}:
     assert difference(seed, dtype=torch.float64) < 1e-10
 
 # %% [markdown]
-# Mostly the difference stays as small as rounding is. With some starts it grows a hundredfold or ten-thousandfold, and
-# nothing is wrong there, either. A ReLU has a kink: below zero its gradient is 0, above it is 1. If an input lies so
-# close to zero that rounding decides on its sign, the gradient comes through in one run and not in the other. A single
-# such step is enough, and which starts meet it is chance: on your machine it may be others than on ours. Two controls
+# Mostly the difference stays as small as rounding is. With some starts it grows a hundredfold or more, and nothing is
+# wrong there, either. A ReLU has a kink: below zero its gradient is 0, above it is 1. If an input lies so close to zero
+# that rounding decides on its sign, the gradient comes through in one run and not in the other. A single such step is
+# enough, and which starts meet it is chance: on your machine it may be others than on ours. Two controls, folded above,
 # say the same. With GELU, which has no kink, and in float64, where rounding hardly ever decides on a sign, the same
 # starts stay together. So before you say that two frameworks train differently, change the order of the sums in one of
 # them, and see how far *that* leads. Compare in float64, or after few steps.
@@ -880,7 +880,8 @@ assert losses[0] == losses[1] and abs(losses[0] - reports["ddp"].loss) < 1e-5
 # - They give one result, up to rounding, if all get the same start, the same images in each step in equal parts, the
 #   same optimizer, the same clipping or none, the same division of accumulated losses, the same precision, and no layer
 #   that draws numbers or looks at several images at once. How far rounding leads is chance where a model has kinks:
-#   in 60 steps of ours it was less than 1e-6 with most starts, and a hundred times as much with about one in ten.
+#   in 60 steps of ours it was less than 1e-6 with most starts, and with about one in ten at least a hundred times as
+#   much.
 # - The loss need not say how many processes train. Print the world size inside the program.
 # - What is sent depends on the algorithm, on settings that exchange one algorithm for another, and on the network's
 #   library. By default DeepSpeed's stages 1 and 2 asked for 3 units (an all-reduce and an all-gather), and stage 3

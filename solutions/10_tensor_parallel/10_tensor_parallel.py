@@ -256,11 +256,11 @@ report = check_column_parallel_linear(
     ColumnParallelLinear,
     layers=[
         Column(3, in_features=7, out_features=9, batches=[]),
-        Column(2, in_features=7, out_features=8, batches=[(2,), (4,)]),
+        Column(2, in_features=7, out_features=8, batches=[(3,), (3,)]),
         Column(1, in_features=5, out_features=4, batches=[(2,)]),
         Column(3, in_features=8, out_features=9, batches=[()]),
         Column(4, in_features=9, out_features=12, batches=[(1, 2, 3)], strided=True),
-        Column(6, in_features=8, out_features=6, batches=[(2, 2), (4,)], bias=False),
+        Column(6, in_features=8, out_features=6, batches=[(2, 2), (5,)], bias=False),
         Column(3, in_features=6, out_features=6, batches=[(2,), (2, 1)], forward_only=True),
         Column(3, in_features=6, out_features=6, batches=[(4,)], next_to=True),
         Column(3, in_features=6, out_features=8),
@@ -271,7 +271,7 @@ report = check_column_parallel_linear(
 assert len(report) == 10
 assert [tuple(result["held"]["weight"].shape) for result in report[4].results] == [(3, 9)] * 4
 assert sum(report[1].trace.bytes_sent) == 2 * (6 * 7) * 8
-assert sum(report[5].trace.bytes_sent) == 10 * (8 * 8) * 8
+assert sum(report[5].trace.bytes_sent) == 10 * (9 * 8) * 8
 assert sum(report[7].trace.bytes_sent) == 4 * (4 * 6) * 8
 assert [sum(report[number].trace.bytes_sent) for number in (0, 2, 6, 8, 9)] == [0] * 5
 assert all(result["largest"] < 9 * 12 for result in report[4].results)
@@ -413,11 +413,11 @@ report = check_row_parallel_linear(
     RowParallelLinear,
     layers=[
         Row(3, in_features=9, out_features=7, batches=[]),
-        Row(2, in_features=8, out_features=7, batches=[(2,), (4,)]),
+        Row(2, in_features=8, out_features=7, batches=[(3,), (3,)]),
         Row(1, in_features=5, out_features=4, batches=[(8,)]),
         Row(3, in_features=9, out_features=8, batches=[()]),
         Row(4, in_features=12, out_features=9, batches=[(1, 2, 3)], strided=True),
-        Row(6, in_features=6, out_features=8, batches=[(2, 2), (4,)], bias=False),
+        Row(6, in_features=6, out_features=8, batches=[(2, 2), (5,)], bias=False),
         Row(3, in_features=6, out_features=6, batches=[(2,), (2, 1)], forward_only=True),
         Row(3, in_features=6, out_features=6, batches=[(4,)], next_to=True),
         Row(3, in_features=8, out_features=6),
@@ -428,7 +428,7 @@ report = check_row_parallel_linear(
 assert len(report) == 10
 assert [tuple(result["held"]["weight"].shape) for result in report[4].results] == [(9, 3)] * 4
 assert sum(report[1].trace.bytes_sent) == 2 * (6 * 7) * 8
-assert sum(report[5].trace.bytes_sent) == 10 * (8 * 8) * 8
+assert sum(report[5].trace.bytes_sent) == 10 * (9 * 8) * 8
 assert sum(report[7].trace.bytes_sent) == 4 * (4 * 6) * 8
 assert [sum(report[number].trace.bytes_sent) for number in (0, 2, 8, 9)] == [0] * 4
 assert all(result["largest"] < 9 * 12 for result in report[4].results)
