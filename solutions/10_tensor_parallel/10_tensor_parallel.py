@@ -598,7 +598,7 @@ report = check_parallel_attention(
     parallel_attention,
     attentions=[
         Attention(2, features=16, heads=8, batches=[(2, 3), (2, 3)]),
-        Attention(1, features=20, heads=20, batches=[(2, 2)]),
+        Attention(1, features=20, heads=20, batches=[(2, 9)]),
         Attention(3, features=18, heads=6, batches=[(3, 2)], strided=True),
         Attention(4, features=16, heads=4, batches=[(1, 1)]),
         Attention(6, features=24, heads=12),

@@ -630,7 +630,7 @@ report = check_shard_input(
             is_counted=False,
         ),
         Pipeline(samples=1, num_workers=2, global_batch_size=4, dtype=torch.float32),
-        Pipeline(samples=12, num_workers=3, global_batch_size=6, dtype=torch.int32),
+        Pipeline(samples=12, num_workers=3, global_batch_size=9, dtype=torch.int32),
         Pipeline(samples=6, num_workers=2, global_batch_size=9, indices=[1], refused=[9, 2]),
         Pipeline(samples=6, num_workers=3, global_batch_size=6, indices=[5], refused=[5, 3]),
         Pipeline(samples=6, num_workers=3, global_batch_size=6, indices=[3], refused=[3]),
