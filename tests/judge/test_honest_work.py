@@ -264,7 +264,7 @@ def test_experiments_show_their_errors(graded: Graded) -> None:
     cell = code_of(graded[RING][0], leaves_experiments_half_finished, "1 / 0")
     assert cell.outputs[0].ename == "ZeroDivisionError"
     cell = code_of(graded[RING][0], has_broken_characters, "raise ValueError")
-    assert cell.outputs[0].evalue == "caf\\udce9.txt"
+    assert cell.outputs[0].evalue == "caf\\udce9.txt (cell 5, line 1)"
 
 
 def test_a_flood_ends(graded: Graded) -> None:
