@@ -549,7 +549,7 @@ def data_parallel_step(
     Args:
         comm: the communicator of this rank.
         model: built alike on every rank. The weights of rank 0 count. It may have gradients
-            from before.
+            from before. Its outputs are [rows, …], a row for each image that it is given.
         images: [B, …], B at least comm.world_size. Those of rank 0 count; on the others, only
             shape and dtype. Not changed, on any rank.
         labels: [B]. Only those of rank 0 count. Not changed.
@@ -617,25 +617,25 @@ assert report[3].trace.bytes_sent == [3 * (64 + 208 + 32), 32 + 184, 32 + 184, 3
 print(report)
 
 # %% [markdown]
-# **Hidden test: 3 points.** More ranks, other models and losses, a frozen layer, gradients from before.
+# **Hidden test: 3 points.** More ranks, other models, outputs and losses, a frozen layer, gradients from before.
 
 # %% test="data_parallel_step_hidden" points=3
 # The hidden tests of data_parallel_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: 5 ranks, models of 2 to 6 parameters of several shapes, other images, dtypes and losses.
+### What this tests: 5 ranks, models of 2 to 6 parameters, images and outputs of other shapes, other dtypes and losses.
 import torch
 
 from distlib.exercises.master.checks import Step, check_data_parallel_step
 
 steps = [
-    Step(11, earlier=True, image=(2, 3), hidden=5, classes=4, more=("scale", "mask", "mean")),
+    Step(11, earlier=True, image=(2, 3), hidden=5, output=(4,), more=("scale", "mask", "mean")),
     Step(
         7,
         loss="sum",
         earlier=True,
         image=(5,),
         hidden=2,
-        classes=3,
+        output=(3,),
         without=("first.bias", "last.bias"),
     ),
 ]
@@ -655,12 +655,18 @@ steps = [
         earlier=True,
         image=(3,),
         hidden=4,
-        classes=5,
+        output=(5,),
     ),
 ]
 report = check_data_parallel_step(data_parallel_step, world_sizes=(4,), steps=steps, seed=62)
 assert report[1].results[0]["gradients"]["first.weight"] is None
 assert report[1].trace.bytes_sent == [3 * (24 + 360 + 40), 40 + 200, 40 + 200, 40 + 200]
+
+steps = [Step(7, hidden=4, output=(3, 2)), Step(6, image=(6,), hidden=2, output=())]
+report = check_data_parallel_step(data_parallel_step, world_sizes=(3,), steps=steps, seed=63)
+# 7 outputs of 6 numbers on 3 ranks: 3, 2, 2; then 6 outputs of one number
+assert report[0].trace.bytes_sent == [2 * (64 + 432 + 96), 96 + 400, 96 + 400]
+assert report[1].trace.bytes_sent == [2 * (96 + 152 + 16), 16 + 136, 16 + 136]
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -330,7 +330,7 @@ class Step:
         earlier: whether the parameters have a gradient from before.
         image: the shape of an image.
         hidden: how many hidden units the model has.
-        classes: how many outputs.
+        output: the shape of what the model makes of an image.
         dtype: of the images and of the model.
         without, more: parameters and buffers of a GatedClassifier that this one lacks, and that it has besides.
     """
@@ -341,10 +341,15 @@ class Step:
     earlier: bool = False
     image: tuple[int, ...] = (4,)
     hidden: int = 3
-    classes: int = 2
+    output: tuple[int, ...] = (2,)
     dtype: torch.dtype = torch.float64
     without: tuple[str, ...] = ()
     more: tuple[str, ...] = ()
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers the model makes of an image."""
+        return math.prod(self.output)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -352,8 +357,8 @@ class Step:
         usual = {
             "first.weight": (self.hidden, math.prod(self.image)),
             "first.bias": (self.hidden,),
-            "last.weight": (self.classes, self.hidden),
-            "last.bias": (self.classes,),
+            "last.weight": (self.numbers, self.hidden),
+            "last.bias": (self.numbers,),
             "offset": (self.hidden,),
         }
         more = {"mask": self.image, "scale": (), "mean": self.image}
@@ -382,8 +387,11 @@ def check_data_parallel_step(draw: Draw, *, world_sizes: Sequence[int], steps: S
     for step, ranks in ((step, n) for step in steps for n in world_sizes if step.batch_size >= n):
         numbers = torch.Generator().manual_seed(random.Random(f"{seed} {ranks} {step}").getrandbits(60))
         frozen, earlier = ", a frozen layer" * bool(step.frozen), ", a gradient left from before" * step.earlier
-        title = f"on {count(ranks, 'rank')}, {count(step.batch_size, 'image')}{LOSSES[step.loss]}{frozen}{earlier}"
-        yield Case(title, one_step, [_inputs_of(step, numbers) for _ in range(ranks)], step, seed=seed)
+        outputs = f", outputs of shape {list(step.output)}" * (len(step.output) != 1)
+        title = f"on {count(ranks, 'rank')}, {count(step.batch_size, 'image')}{outputs}{LOSSES[step.loss]}"
+        yield Case(
+            f"{title}{frozen}{earlier}", one_step, [_inputs_of(step, numbers) for _ in range(ranks)], step, seed=seed
+        )
 
 
 def _inputs_of(step: Step, numbers: torch.Generator) -> dict[str, Any]:
@@ -392,9 +400,10 @@ def _inputs_of(step: Step, numbers: torch.Generator) -> dict[str, Any]:
     return {
         "state": {name: normal(shape) for name, shape in step.shapes.items()},
         "images": normal((step.batch_size, *step.image)),
-        "labels": torch.randint(step.classes, (step.batch_size,), generator=numbers),
+        "labels": torch.randint(max(2, step.numbers), (step.batch_size,), generator=numbers),
         "loss": step.loss,
         "frozen": list(step.frozen),
+        "shape": list(step.output),
         "earlier": step.earlier,
     }
 
@@ -494,7 +503,7 @@ def _way_out(seen: Seen, part: torch.Tensor) -> Way:
 
 def _nbytes_of_output(seen: Seen) -> int:
     """The bytes of the outputs of one image."""
-    size: int = seen.facts.classes * seen.facts.dtype.itemsize
+    size: int = seen.facts.numbers * seen.facts.dtype.itemsize
     return size
 
 
@@ -537,7 +546,8 @@ def _work(
     """
     inputs = seen.case.inputs
     frozen, gates = inputs[0]["frozen"], [_gate(seen, rank, shown) for rank in seen.ranks]
-    models = [GatedClassifier(inputs[rank if own_weights else 0]["state"], gates[rank], frozen) for rank in seen.ranks]
+    states = [inputs[rank if own_weights else 0]["state"] for rank in seen.ranks]
+    models = [GatedClassifier(*pair, frozen, seen.facts.output) for pair in zip(states, gates, strict=True)]
     images = [inputs[rank if own_images else 0]["images"].tensor_split(seen.size)[rank] for rank in seen.ranks]
     outputs = [model(rows) for model, rows in zip(models, images, strict=True)]
     labels, kind = inputs[0]["labels"], seen.facts.loss

@@ -90,40 +90,47 @@ class GatedClassifier(torch.nn.Module):
     Either gate multiplies by a factor of its own, and the judge has what it was passed with.
 
     Args:
-        state: "first.weight" [hidden, pixels], "last.weight" [classes, hidden], and the buffer "offset" [hidden]. The
+        state: "first.weight" [hidden, pixels], "last.weight" [numbers, hidden], and the buffer "offset" [hidden]. The
             model also has those of the following that are there: "first.bias", "last.bias", "scale" [] of the outputs,
             "mask" of an image's pixels, and the buffer "mean", which has an image's shape, too.
         gate: of the play.
         frozen: names of parameters that need no gradient.
+        shape: of the numbers that it makes of an image; by default they stand in a row.
     """
 
     mask: torch.nn.Parameter | None
     scale: torch.nn.Parameter | None
     mean: torch.Tensor | None
 
-    def __init__(self, state: Mapping[str, torch.Tensor], gate: PassGate, frozen: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        state: Mapping[str, torch.Tensor],
+        gate: PassGate,
+        frozen: Sequence[str] = (),
+        shape: Sequence[int] = (-1,),
+    ) -> None:
         super().__init__()
-        (hidden, pixels), classes = state["first.weight"].shape, len(state["last.weight"])
+        (hidden, pixels), numbers = state["first.weight"].shape, len(state["last.weight"])
         dtype = state["first.weight"].dtype
         self.first = torch.nn.Linear(pixels, hidden, bias="first.bias" in state, dtype=dtype)
-        self.last = torch.nn.Linear(hidden, classes, bias="last.bias" in state, dtype=dtype)
+        self.last = torch.nn.Linear(hidden, numbers, bias="last.bias" in state, dtype=dtype)
         for name in ("mask", "scale"):
             self.register_parameter(name, torch.nn.Parameter(state[name].clone()) if name in state else None)
         for name in ("offset", "mean"):
             self.register_buffer(name, state[name].clone() if name in state else None)
         self.load_state_dict(dict(state))
-        self._gate = gate
+        self._gate, self._shape = gate, shape
         for name, parameter in self.named_parameters():
             parameter.requires_grad_(name not in frozen)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Outputs [rows, classes] of images [rows, …]."""
+        """Outputs [rows, *shape] of images [rows, …]."""
         if self.mean is not None:
             images = images - self.mean
         if self.mask is not None:
             images = images * self.mask
         hidden = torch.tanh(self.first(images.flatten(1)) + self.offset)
-        outputs: torch.Tensor = self.last(_Through.apply(hidden, self._gate))
+        outputs: torch.Tensor = self.last(_Through.apply(hidden, self._gate)).reshape(len(images), *self._shape)
         return outputs if self.scale is None else outputs * self.scale
 
 
@@ -139,7 +146,15 @@ class _Through(torch.autograd.Function):
 
 
 def loss_of(kind: str, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """A loss of the whole batch: the "mean" over its images, the "sum", or one in which they look at each other."""
+    """A loss of the whole batch: the "mean" over its images, the "sum", or one in which they look at each other.
+
+    Each number of an image's output is a class. A single one stands for class 1, against class 0.
+
+    Args:
+        outputs: [B, …].
+        labels: [B].
+    """
+    outputs = torch.stack([-outputs, outputs], 1) if outputs.dim() == 1 else outputs.flatten(1)
     if kind == "joint":
         outputs = outputs - outputs.mean(dim=0)
     reduction = "sum" if kind == "sum" else "mean"
@@ -152,8 +167,8 @@ def one_step(
     """Call `function(comm, model, images, labels, loss_function)`.
 
     Args:
-        inputs: "state" of a GatedClassifier, "frozen", "images" [B, …], "labels" [B], "loss": its kind; "earlier":
-            whether the parameters have a gradient from before.
+        inputs: "state", "frozen", and "shape" of a GatedClassifier, "images" [B, …], "labels" [B], "loss": its kind;
+            "earlier": whether the parameters have a gradient from before.
 
     Returns:
         "returned"; "gradients" and "state" by name, afterwards. Each call of the loss passes gate LOSS.
@@ -163,7 +178,7 @@ def one_step(
         gate(LOSS, outputs)
         return loss_of(inputs["loss"], outputs, labels)
 
-    model = GatedClassifier(inputs["state"], gate, inputs["frozen"])
+    model = GatedClassifier(inputs["state"], gate, inputs["frozen"], inputs["shape"])
     if inputs["earlier"]:
         for parameter in model.parameters():
             parameter.grad = torch.ones_like(parameter) if parameter.requires_grad else None
