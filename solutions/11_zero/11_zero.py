@@ -584,8 +584,8 @@ class FullyShardedModule(torch.nn.Module):
         comm: the communicator of this rank.
         module: the same model on all ranks, with the same values.
         units: parts of the module, in the order in which they compute. Each parameter is in one
-            of them, and all are trained. Each unit computes once in every forward pass. What it
-            returns is one tensor.
+            of them, and all are trained. Each unit computes once in every forward pass. It
+            takes one tensor or several, and what it returns is one tensor.
 
     Attributes:
         shards: a list with a torch.nn.Parameter for each unit, in the order of `units`: this
@@ -719,7 +719,7 @@ print(report)
 # %% test="FullyShardedModule_hidden" points=6
 # The hidden tests of FullyShardedModule stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 5 ranks, more units, small ones, several passes per step, evaluation, float32, two models.
+### What this tests: up to 5 ranks, more and small units, units of several tensors, passes, evaluation, two models.
 import torch
 
 from distlib.exercises.zero.unit_cases import Sharding
@@ -734,12 +734,13 @@ report = check_fully_sharded_module(
         Sharding(5, widths=[9, 1, 1, 14, 3], steps=1),
         Sharding(3, widths=[10, 13, 8], dtype=torch.float32),
         Sharding(2, widths=[8, 11, 9], inputs=3, samples=[2, 3], evaluates=True),
+        Sharding(3, widths=[9, 12, 8], tensors=3, evaluates=True),
         Sharding(2, widths=[10, 12, 9], next_to=True, steps=3),
         Sharding(1, widths=[6, 8, 7], layers=3, passes=2, evaluates=True),
     ],
     seed=114,
 )
-assert len(report) == 8
+assert len(report) == 9
 assert [2 * 2 * 214 * 8 <= sent <= 2 * 3 * 214 * 8 for sent in report[0].trace.bytes_sent] == [
     True
 ] * 2

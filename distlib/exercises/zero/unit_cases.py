@@ -32,6 +32,7 @@ class Sharding:
         evaluates: whether a forward pass without gradients comes after each step.
         next_to: whether there is a second model; both make their steps in turn.
         inputs: tensors that the model takes.
+        tensors: how many each unit takes.
         samples: the dimensions of each of them before its features.
         dtype: of everything.
     """
@@ -44,6 +45,7 @@ class Sharding:
     evaluates: bool = False
     next_to: bool = False
     inputs: int = 1
+    tensors: int = 1
     samples: Sequence[int] = (1,)
     dtype: torch.dtype = torch.float64
 
@@ -76,6 +78,7 @@ class Sharding:
         """The bytes of activations that are alive during a pass, at most."""
         outputs = sum(self.widths) * self.layers + OUTPUTS_ALIVE * max(self.widths)
         outputs += 2 * (self.inputs - 1) * self.widths[0]
+        outputs += (self.tensors - 1) * (sum(self.widths) + 2 * max(self.widths))
         return math.prod(self.samples) * outputs * self.dtype.itemsize + ODD_BYTES
 
     def most_with(self, unit: int) -> int:
@@ -101,6 +104,7 @@ class Sharding:
         parts += [f"{self.passes} backward passes in each step"] * (self.passes > 1)
         shape = [*self.samples, self.widths[0]]
         parts += [f"{self.inputs} inputs of shape {shape}"] * (self.inputs > 1)
+        parts += [f"each of {self.tensors} tensors"] * (self.tensors > 1)
         parts += ["with evaluation"] * self.evaluates + ["two models in turn"] * self.next_to
         return ", ".join([*parts, count(self.steps, "step")])
 
@@ -114,6 +118,7 @@ def sharding_case(draw: Draw, plan: Sharding) -> Case:
         for given in inputs:
             own = {
                 "parameters": [[each.clone() for each in pieces] for pieces in start],
+                "tensors": plan.tensors,
                 "shard_bytes": [unit.shard_bytes for unit in units],
                 "rate": RATE,
                 "most_with": [plan.most_with(number) for number in range(len(units))],
@@ -153,7 +158,7 @@ class WholeModel:
     def __init__(self, case: Case, number: int = 0) -> None:
         self.plan: Sharding = case.facts
         self._sets = [given["sets"][number] for given in case.inputs]
-        self._model = UnitModel(self._sets[0]["parameters"])
+        self._model = UnitModel(self._sets[0]["parameters"], tensors=self.plan.tensors)
         self.flat: list[Flat] = [self._now(lambda parameter: parameter.detach())]
         self.gradients: list[list[list[Flat]]] = []
         self.average: list[Flat] = []

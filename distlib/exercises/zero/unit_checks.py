@@ -31,6 +31,7 @@ UNIT_SIGNS: Signs = (
     ("attempting to assign a gradient of size", say("lengths")),
     ("doesn't require gradient", say("nothing_to_hook")),
     ("'NoneType' object has no attribute", say("too_early")),
+    ("forward() takes 2 positional arguments", say("several_tensors")),
     ("has changed the size of value", say("hook_returns")),
     ("modified by an inplace operation", say("version")),
     *SIGNS,

@@ -59,8 +59,10 @@ class MomentUnit(torch.nn.Module):
         self.layers = torch.nn.ModuleList(linear(weight, bias) for weight, bias in pairs)
         self._note, self._number = note, number
 
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Of [samples, features]: [samples, outputs]."""
+    def forward(self, values: torch.Tensor, *more: torch.Tensor) -> torch.Tensor:
+        """Of [samples, features], and more that is added to it: [samples, outputs]."""
+        for each in more:
+            values = values + each
         for layer in reversed(self.layers):
             values = layer(values)
         passed: torch.Tensor = UnitMoment.apply(values, self._note, self._number)
@@ -70,15 +72,23 @@ class MomentUnit(torch.nn.Module):
 class UnitModel(torch.nn.Module):
     """Units, one after the other, and twice what comes out of them. What computes first is registered last.
 
-    It takes one tensor or several, whose sum goes in.
+    It takes one tensor or several, whose sum goes in. So does each unit: what it is given besides are multiples of
+    each sample's average.
 
     Args:
         parameters: of each unit.
         note: of moments.
+        tensors: how many each unit takes.
     """
 
-    def __init__(self, parameters: Iterable[Sequence[torch.Tensor]], note: Note = lambda kind, number: None) -> None:
+    def __init__(
+        self,
+        parameters: Iterable[Sequence[torch.Tensor]],
+        note: Note = lambda kind, number: None,
+        tensors: int = 1,
+    ) -> None:
         super().__init__()
+        self._tensors = tensors
         units = [MomentUnit(own, note, number) for number, own in enumerate(parameters)]
         self.registered = torch.nn.ModuleList(reversed(units))
 
@@ -92,7 +102,7 @@ class UnitModel(torch.nn.Module):
         for each in more:
             values = values + each
         for unit in self.units:
-            values = unit(values)
+            values = unit(values, *(k * values.mean(-1, keepdim=True) for k in range(1, self._tensors)))
         return 2 * values
 
 
@@ -175,7 +185,8 @@ class _UnitTraining:
     """
 
     def __init__(self, comm: Communicator, given: dict[str, Any]) -> None:
-        self._comm, self._given, self.model = comm, given, UnitModel(given["parameters"], self.note)
+        self._comm, self._given = comm, given
+        self.model = UnitModel(given["parameters"], self.note, given["tensors"])
         self._units = [_OwnParameters(unit) for unit in self.model.units]
         self._notes: dict[str, list[dict[str, Any]]] = {"forward": [], "backward": []}
         self.told: dict[str, Any] = {"passes": [], "gradients": []}
@@ -265,10 +276,10 @@ def shard(comm: Communicator, function: Callable[..., Any], inputs: dict[str, An
     """Make `function(comm, module, units)` and train it for some steps.
 
     Args:
-        inputs: "sets": for each model "parameters" of its units, the "shard_bytes" of the units, the "rate"
-            of learning, the bytes that may be alive besides ("most_with" each unit, and "most_between" passes), and by
-            step the batches of its "passes", xs and y, and the xs of its "evaluation". Several models are made first,
-            and then make their steps in turn.
+        inputs: "sets": for each model "parameters" of its units, how many "tensors" each takes, the "shard_bytes" of
+            the units, the "rate" of learning, the bytes that may be alive besides ("most_with" each unit, and
+            "most_between" passes), and by step the batches of its "passes", xs and y, and the xs of its "evaluation".
+            Several models are made first, and then make their steps in turn.
 
     Returns:
         "sets": by model "shards" as they are made, and the bytes that they hold ("held"); "passes", see below; and

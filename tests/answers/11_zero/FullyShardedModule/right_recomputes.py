@@ -1,26 +1,26 @@
-# Right: an autograd function for each unit that computes it again in the backward pass, and keeps only its input
+# Right: an autograd function for each unit that computes it again in the backward pass, and keeps only its inputs
 class _Recompute(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, owner, number, inner, x, shard):
+    def forward(ctx, owner, number, inner, shard, *xs):
         ctx.owner, ctx.number, ctx.inner = owner, number, inner
-        ctx.save_for_backward(x)
+        ctx.save_for_backward(*xs)
         owner.gather(number)
-        output = inner(x)
+        output = inner(*xs)
         owner.memories[number].free()
         return output
 
     @staticmethod
     def backward(ctx, gradient):
-        (x,) = ctx.saved_tensors
-        x = x.detach().requires_grad_(ctx.needs_input_grad[3])
+        pairs = zip(ctx.saved_tensors, ctx.needs_input_grad[4:])
+        xs = [x.detach().requires_grad_(is_needed) for x, is_needed in pairs]
         memory = ctx.owner.memories[ctx.number]
         ctx.owner.gather(ctx.number)
-        wanted = [*memory.parameters, x] if x.requires_grad else memory.parameters
+        wanted = [*memory.parameters, *(x for x in xs if x.requires_grad)]
         with torch.enable_grad():
-            gradients = list(torch.autograd.grad(ctx.inner(x), wanted, gradient))
-        to_input = gradients.pop() if x.requires_grad else None
+            gradients = list(torch.autograd.grad(ctx.inner(*xs), wanted, gradient))
+        to_inputs = [gradients.pop() if x.requires_grad else None for x in reversed(xs)][::-1]
         memory.free()
-        return None, None, None, to_input, ctx.owner.average(gradients)
+        return None, None, None, ctx.owner.average(gradients), *to_inputs
 
 
 class FullyShardedModule(torch.nn.Module):
@@ -35,7 +35,7 @@ class FullyShardedModule(torch.nn.Module):
 
     def wrap(self, number, unit):
         inner = unit.forward
-        unit.forward = lambda x: _Recompute.apply(self, number, inner, x, self.shards[number])
+        unit.forward = lambda *xs: _Recompute.apply(self, number, inner, self.shards[number], *xs)
 
     def own(self, flat):
         return flat.chunk(self.comm.world_size)[self.comm.rank]
