@@ -15,7 +15,7 @@ Names and meaning follow torch.distributed (https://docs.pytorch.org/docs/stable
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -191,6 +191,16 @@ class Communicator(ABC):
             color: ranks that give the same color end up together. None: this rank joins none, and gets None.
             key: the order inside the new communicator (ties, and None, by the old rank).
         """
+
+    def subgroup(self, members: Sequence[int], name: str) -> Communicator:
+        """A smaller communicator over `members`, made without a message: only they call it, each with the same name.
+
+        Its messages are told from all others by that name, so two subgroups of one communicator need two names.
+
+        Args:
+            members: ranks of this communicator, this one among them, in the order of their new numbers.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no subgroups: use split, which all ranks call")
 
     def within(self, call: str) -> Communicator:
         """This communicator for the messages of one collective call, such as "broadcast(root=2)".

@@ -13,6 +13,7 @@ from distlib.collectives import (
 )
 from distlib.communicator import Communicator, ReduceOp, Work
 from distlib.network import Cluster, Link, choose_all_reduce
+from distlib.torch_backend.enter import torch_distributed
 from distlib.trace import CallSite, Message, Trace
 from distlib.worlds.calibration import calibrate
 from distlib.worlds.diagnosis import (
@@ -58,4 +59,5 @@ __all__ = [
     "reduce",
     "reduce_scatter",
     "scatter",
+    "torch_distributed",
 ]

@@ -9,6 +9,7 @@ import datetime
 import functools
 import json
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -137,3 +138,93 @@ def recorded_calls() -> list[dict[str, Any]]:
     """
     dump = getattr(torch._C._distributed_c10d, "_dump_fr_trace_json", None)
     return list(json.loads(dump()).get("entries", [])) if dump else []
+
+
+# ── process groups ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class ProcessGroupsOfThread(threading.local):
+    """What torch.distributed keeps of its process groups, for each thread apart: the attributes of its own `_World`.
+
+    torch calls the variable that holds it an "experimental extension point to override it".
+    """
+
+    def __init__(self) -> None:
+        self.default_pg: Any = None
+        self.pg_map: dict[Any, Any] = {}
+        self.pg_names: dict[Any, str] = {}
+        self.pg_group_ranks: dict[Any, dict[int, int]] = {}
+        self.pg_backend_config: dict[Any, str] = {}
+        self.group_count = 0
+        self.tags_to_pg: dict[str, list[Any]] = {}
+        self.pg_to_tag: dict[Any, str] = {}
+        self.pg_coalesce_state: dict[Any, list[Any]] = {}
+        self.comms: list[Any] = []
+
+
+def swap_process_groups(groups: object | None) -> object:
+    """Have torch.distributed keep its process groups in `groups`; returns where it kept them before.
+
+    Those that C++ finds by their name, as functional collectives do, are each thread's own while `groups` is a
+    `ProcessGroupsOfThread`.
+    """
+    module: Any = torch.distributed.distributed_c10d
+    before, module._world = module._world, groups
+    torch._C._distributed_c10d._set_thread_isolation_mode(isinstance(groups, ProcessGroupsOfThread))
+    return before
+
+
+class ProcessGroupBase(_c10d.ProcessGroup):  # type: ignore[misc]
+    """A process group written in Python, under all names by which torch calls its methods.
+
+    A subclass has the methods of torch 2.13; some have other names in C++, and had them in Python until torch 2.12.
+    """
+
+    def __init__(self, rank: int, size: int) -> None:
+        super().__init__(rank, size)
+        self._own_names = {"group": "", "description": ""}
+
+    def _allgather_base(self, *given: Any) -> Any:
+        return self.all_gather_single(*given)
+
+    def allgather_into_tensor_coalesced(self, *given: Any) -> Any:
+        return self.all_gather_single_coalesced(*given)
+
+    def _reduce_scatter_base(self, *given: Any) -> Any:
+        return self.reduce_scatter_single(*given)
+
+    def reduce_scatter_tensor_coalesced(self, *given: Any) -> Any:
+        return self.reduce_scatter_single_coalesced(*given)
+
+    def alltoall_base(self, *given: Any) -> Any:
+        return self.all_to_all_single(*given)
+
+    def getGroupName(self) -> str:
+        return self._own_names["group"]
+
+    def setGroupName(self, name: str) -> None:
+        self._own_names["group"] = name
+
+    def getGroupDesc(self) -> str:
+        return self._own_names["description"]
+
+    def setGroupDesc(self, description: str) -> None:
+        self._own_names["description"] = description
+
+    @property
+    def group_name(self) -> str:
+        return self._own_names["group"]
+
+    @property
+    def group_desc(self) -> str:
+        return self._own_names["description"]
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return self.device_types()
+
+    def _start_coalescing(self, device: object = None) -> None:
+        self.start_coalescing()
+
+    def _end_coalescing(self, device: object = None) -> Any:
+        return self.end_coalescing()

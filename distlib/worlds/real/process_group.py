@@ -6,13 +6,12 @@ It checks the arguments, finds out which line of the student's code is calling, 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+import hashlib
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
-import torch.distributed
 
 from distlib.arguments import check_callable, check_number
 from distlib.communicator import Communicator, Work
@@ -75,6 +74,11 @@ class ProcessGroupCommunicator(Communicator):
         group_id = (*self._group.id, self._group.meetings, color)
         return ProcessGroupCommunicator(self._endpoint, Group(group_id, members), None, self._called_from)
 
+    def subgroup(self, members: Sequence[int], name: str) -> Communicator:
+        group_id = (*self._group.id, number_of_name(name))
+        group = Group(group_id, tuple(self._group.members[rank] for rank in members))
+        return ProcessGroupCommunicator(self._endpoint, group, None, self._called_from)
+
     def within(self, call: str) -> Communicator:
         if self.call is not None:
             return self
@@ -97,45 +101,12 @@ class ProcessGroupCommunicator(Communicator):
         return f"<Communicator: rank {self.rank} of {self.world_size}, {self.device}>"
 
 
-@contextlib.contextmanager
-def torch_distributed(comm: Communicator) -> Iterator[Any]:
-    """Inside a rank: torch.distributed's default process group over the ranks of `comm`, for one `with` block.
-
-    Its backend is gloo; in a world whose ranks have GPUs, NCCL for what lies on them.
-
-        with torch_distributed(comm) as dist:
-            dist.all_reduce(tensor)
-
-    It is for comparing a computation with torch's own. Every rank of `comm` must enter the block; the messages inside
-    are torch's and do not appear in the trace.
-
-    A trap that is closed here: a torch DDP refers to the group from C++, and often outlives the block. When such a
-    DDP is the last that refers to it, torch ends the group without letting go of the interpreter's lock, and waits for
-    gloo's threads. One that still has to free a Python callback, as of `work.get_future().then(…)`, waits for that
-    lock: a deadlock (https://github.com/pytorch/pytorch/issues/56297). So the rank keeps a reference of its own until
-    its function has returned. Torch does let go of the lock when the last reference is Python's.
-
-    Raises:
-        ValueError: `comm` is not a communicator of a `World`.
-    """
-    if not isinstance(comm, ProcessGroupCommunicator):
-        raise ValueError(f"torch_distributed needs the communicator of a World, got {type(comm).__name__}")
-    endpoint, group = comm._endpoint, comm._group
-    name = torch_store_name(endpoint, group)
-    dist: Any = torch.distributed
-    store = endpoint.open_store(name, comm.world_size)
-    backend = "cpu:gloo,cuda:nccl" if endpoint.device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=store, rank=comm.rank, world_size=comm.world_size)
-    endpoint.kept.append(dist.group.WORLD)
-    try:
-        comm.barrier()  # all are connected before anybody goes on
-        yield dist
-        comm.barrier()  # nobody hangs up while another one still talks
-    finally:
-        dist.destroy_process_group()
-
-
 def torch_store_name(endpoint: Endpoint, group: Group) -> str:
     """A file name that the ranks of a group agree on and that is used once."""
     group.meetings += 1
     return "torch-" + "-".join(str(part) for part in (endpoint._run, *group.id, group.meetings))
+
+
+def number_of_name(name: str) -> int:
+    """A number by which ranks know a group of this name, far from those that `split` gives."""
+    return -int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")

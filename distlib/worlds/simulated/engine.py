@@ -219,7 +219,7 @@ class Engine:
         self._eager_limit = cluster.eager_limit if cluster.eager_limit > 0 else -1  # with a limit, 0 bytes are eager
         self._shared_uplink = cluster.shared_uplink
         self._hub = hub
-        self._single_threaded = single_threaded
+        self.single_threaded = single_threaded
         self._ready: list[SimulatedRank] = []  # the last comes first: its data is still near the processor
         self._ahead: list[SimulatedRank] = []  # these can run, too, but have begun as many messages as the horizon says
         self._horizon = 0  # nobody goes on before all have started
@@ -268,7 +268,7 @@ class Engine:
         self._leave_context()
 
     def _leave_context(self) -> None:
-        if self._single_threaded and current_backward() != OUTSIDE:
+        if self.single_threaded and current_backward() != OUTSIDE:
             raise RuntimeError(
                 "a rank communicates inside backward(), which takes a thread for each rank: "
                 'make the world with SimulatedWorld(…, contexts="threads")'

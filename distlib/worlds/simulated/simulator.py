@@ -29,7 +29,7 @@ import contextlib
 import gc
 import operator
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import starmap
 from typing import Any
@@ -399,6 +399,12 @@ class SimulatedCommunicator(Communicator):
         group = self._engine.group((self._group.id, self._meetings, color), members)
         return SimulatedCommunicator(self._engine, self._rank, group, self.cluster)
 
+    def subgroup(self, members: Sequence[int], name: str) -> Communicator:
+        group = self._engine.group(
+            (self._group.id, "subgroup", name), tuple(self._group.members[rank] for rank in members)
+        )
+        return SimulatedCommunicator(self._engine, self._rank, group, self.cluster)
+
     def within(self, call: str) -> Communicator:
         if self.call is not None:
             return self
@@ -406,6 +412,11 @@ class SimulatedCommunicator(Communicator):
         self._engine.note_call(self._rank, call, site.place)
         called_from = site if self._engine.record else None
         return SimulatedCommunicator(self._engine, self._rank, self._group, self.cluster, call, called_from)
+
+    @property
+    def shares_thread(self) -> bool:
+        """Whether all ranks run in one thread: see `contexts` of SimulatedWorld."""
+        return self._engine.single_threaded
 
     def speak_from(self, site: CallSite) -> None:
         """Say which line the next calls of this rank come from: it speaks for code that runs in another process."""

@@ -1,0 +1,186 @@
+"""`torch_distributed`: torch's default process group over the ranks of a communicator."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed
+
+from distlib.arguments import described
+from distlib.collectives.ring import ring_all_reduce
+from distlib.communicator import Communicator, ReduceOp
+from distlib.torch_backend.calls import AllReduce
+from distlib.torch_backend.group import NAME, DistlibGroup
+from distlib.torch_backend.isolation import groups_of_this_thread
+from distlib.worlds.real.process_group import ProcessGroupCommunicator, torch_store_name
+from distlib.worlds.simulated.simulator import SimulatedCommunicator
+
+_PASSES_ON = True  # see worlds.call_site
+
+_dist: Any = torch.distributed
+_OF_TORCH = ("gloo", "nccl")
+
+
+@dataclass(frozen=True)
+class Base:
+    """What the process groups of a rank are made from.
+
+    Attributes:
+        comm: of all ranks.
+        all_reduce: the algorithm.
+    """
+
+    comm: Communicator
+    all_reduce: AllReduce
+
+
+_base: ContextVar[Base] = ContextVar("base")
+
+
+@contextlib.contextmanager
+def torch_distributed(
+    comm: Communicator, backend: str = NAME, *, all_reduce: Callable[..., object] | None = None
+) -> Iterator[Any]:
+    """Inside a rank: torch.distributed's default process group over the ranks of `comm`, for one `with` block.
+
+        with torch_distributed(comm) as dist:
+            dist.all_reduce(tensor)
+
+    Every rank of `comm` must enter the block.
+
+    Args:
+        backend: "distlib": the collectives of this course, whose messages stand in the trace and whose mistakes are
+            named by rank and line. "gloo": torch's own; in a world whose ranks have GPUs, NCCL for what lies on them.
+            "nccl": NCCL alone.
+        all_reduce: an all-reduce of one's own for torch to use, such as the ring of an exercise: a function of a
+            communicator and a flat tensor, in place, that sums up. None: the ring of `distlib.collectives`.
+
+    Raises:
+        ValueError: an unknown backend, an all-reduce for torch's own, or no communicator of a `World` or of a
+            SimulatedWorld(contexts="threads").
+        RuntimeError: torch.distributed has a default process group already.
+    """
+    if backend != NAME:
+        if backend not in _OF_TORCH:
+            raise ValueError(f'torch_distributed has the backends "distlib", "gloo" and "nccl", got {backend!r}')
+        if all_reduce is not None:
+            raise ValueError(f"{backend} has an all-reduce of its own: leave out all_reduce, or the backend")
+        with _group_of_torch(comm, backend) as dist:
+            yield dist
+        return
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_isolated(comm))
+        everybody = comm.split(0)
+        assert everybody is not None
+        token = _base.set(Base(everybody, _with_op(all_reduce)))
+        _register()
+        try:
+            store = _store(comm)
+            _dist.init_process_group(NAME, store=store, rank=comm.rank, world_size=comm.world_size)
+            try:
+                yield _dist
+            finally:
+                if _dist.is_initialized():
+                    _dist.destroy_process_group()
+        finally:
+            _base.reset(token)
+
+
+def make_group(options: Any, _: object = None) -> DistlibGroup:
+    """Called by torch for each process group of the backend "distlib": the default one, and those of new_group.
+
+    Args:
+        options: torch's: the group's name, and the ranks in it.
+
+    Raises:
+        RuntimeError: this process is no rank.
+    """
+    base = _base.get(None)
+    if base is None:
+        raise RuntimeError(
+            'the backend "distlib" needs a rank to run on: call torch_distributed(comm) in a function that a World '
+            "runs, or start the script with torchrun or srun"
+        )
+    members = list(options.global_ranks_in_group)
+    if not members:
+        return DistlibGroup(base.comm, base.all_reduce)
+    return DistlibGroup(base.comm.subgroup(members, str(options.group_id)), base.all_reduce)
+
+
+@functools.cache
+def _register() -> None:
+    """Tell torch of the backend, once in a process."""
+    _dist.Backend.register_backend(NAME, make_group, extended_api=True, devices=["cpu", "cuda"])
+
+
+def _isolated(comm: Communicator) -> contextlib.AbstractContextManager[None]:
+    if isinstance(comm, ProcessGroupCommunicator):
+        return contextlib.nullcontext()
+    if not isinstance(comm, SimulatedCommunicator):
+        raise ValueError(f"torch_distributed needs the communicator of a world, got {described(comm)}")
+    if comm.shares_thread:
+        raise ValueError(
+            "torch_distributed needs a thread for each rank, since torch keeps its process groups by thread: make the "
+            'world with SimulatedWorld(…, contexts="threads")'
+        )
+    return groups_of_this_thread()
+
+
+def _store(comm: Communicator) -> Any:
+    if isinstance(comm, ProcessGroupCommunicator):
+        return comm._endpoint.open_store(torch_store_name(comm._endpoint, comm._group), comm.world_size)
+    return _dist.HashStore()
+
+
+def _with_op(all_reduce: Callable[..., object] | None) -> AllReduce:
+    """An all-reduce that is told which reduction is asked for: one that only sums up is not asked for others."""
+    if all_reduce is None:
+        return ring_all_reduce
+    if not callable(all_reduce):
+        raise TypeError(f"all_reduce expected a function of (comm, tensor), got {described(all_reduce)}")
+    given = all_reduce
+    parameters = inspect.signature(given).parameters
+    if "op" in parameters:
+        return lambda comm, tensor, op: given(comm, tensor, op=op)  # type: ignore[return-value]
+
+    def summing(comm: Communicator, tensor: torch.Tensor, op: ReduceOp) -> None:
+        if op not in (ReduceOp.SUM, ReduceOp.AVG):
+            ring_all_reduce(comm, tensor, op)
+            return
+        given(comm, tensor)
+        if op is ReduceOp.AVG:
+            tensor.div_(comm.world_size)
+
+    return summing
+
+
+@contextlib.contextmanager
+def _group_of_torch(comm: Communicator, backend: str) -> Iterator[Any]:
+    """torch's own process group, between the ranks of a `World`. Its messages do not appear in the trace.
+
+    A trap that is closed here: a torch DDP refers to the group from C++, and often outlives the block. When such a
+    DDP is the last that refers to it, torch ends the group without letting go of the interpreter's lock, and waits for
+    gloo's threads. One that still has to free a Python callback, as of `work.get_future().then(…)`, waits for that
+    lock: a deadlock (https://github.com/pytorch/pytorch/issues/56297). So the rank keeps a reference of its own until
+    its function has returned. Torch does let go of the lock when the last reference is Python's.
+    """
+    if not isinstance(comm, ProcessGroupCommunicator):
+        raise ValueError(f"torch's own {backend} needs the communicator of a World, got {described(comm)}")
+    endpoint = comm._endpoint
+    mixed = backend == "gloo" and endpoint.device.type == "cuda"
+    chosen = "cpu:gloo,cuda:nccl" if mixed else backend
+    _dist.init_process_group(chosen, store=_store(comm), rank=comm.rank, world_size=comm.world_size)
+    endpoint.kept.append(_dist.group.WORLD)
+    try:
+        comm.barrier()  # all are connected before anybody goes on
+        yield _dist
+        comm.barrier()  # nobody hangs up while another one still talks
+    finally:
+        _dist.destroy_process_group()
