@@ -748,12 +748,12 @@ with World(4, seed=100) as other:
 # %%
 import torch.distributed as dist
 
-from distlib.worlds.real.process_group import torch_distributed
+from distlib import torch_distributed
 
 
 def first_message_in_torch(comm: Communicator) -> torch.Tensor:
     tensor = torch.full((4,), float(comm.rank))
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         if dist.get_rank() == 0:
             tensor += 7
             dist.send(tensor, dst=1)

@@ -1106,8 +1106,8 @@ for pattern in (flat_with_isend, broadcast):
 # %%
 import torch.distributed as dist
 
+from distlib import torch_distributed
 from distlib.collectives import reduce
-from distlib.worlds.real.process_group import torch_distributed
 
 
 def patterns_of_torch(comm: Communicator) -> dict[str, list[float]]:
@@ -1115,7 +1115,7 @@ def patterns_of_torch(comm: Communicator) -> dict[str, list[float]]:
     reduced, part = copied.clone(), torch.zeros(2)
     root = comm.rank == 0
     gathered = [torch.zeros(2) for _ in range(4)] if root else None
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         dist.broadcast(copied, src=0)
         dist.reduce(reduced, dst=0)
         dist.scatter(part, list(torch.arange(8.0).split(2)) if root else None, src=0)
@@ -1172,7 +1172,7 @@ print("torch.distributed and ours agree.")
 def swap_in_torch(comm: Communicator, in_order: bool) -> float:
     partner = comm.rank ^ 1
     mine, theirs = torch.full((4,), float(comm.rank)), torch.zeros(4)
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         if in_order and comm.rank > partner:
             dist.recv(theirs, partner)
             dist.send(mine, partner)

@@ -1099,7 +1099,7 @@ assert not torch.allclose(mean_of_parts, weighted(model, images, labels), atol=1
 # %%
 import torch.distributed as dist
 
-from distlib.worlds.real.process_group import torch_distributed
+from distlib import torch_distributed
 
 
 def both(comm: Communicator, whole_numbers: bool) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1108,7 +1108,7 @@ def both(comm: Communicator, whole_numbers: bool) -> tuple[torch.Tensor, torch.T
     )
     ours, theirs = tensor.clone(), tensor.clone()
     all_reduce(comm, ours)
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         dist.all_reduce(theirs)
     return ours, theirs
 

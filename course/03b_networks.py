@@ -772,7 +772,7 @@ for name in ("ring", "halving_doubling"):
 # %%
 import torch.distributed as dist
 
-from distlib.worlds.real.process_group import torch_distributed
+from distlib import torch_distributed
 
 
 def ours_and_theirs(comm: Communicator) -> list[torch.Tensor]:
@@ -782,7 +782,7 @@ def ours_and_theirs(comm: Communicator) -> list[torch.Tensor]:
     hierarchical_all_reduce(comm, ours[1], ranks_per_node=2)
     chunks = list(ours[2].chunk(comm.world_size))
     any_number(comm, chunks[comm.rank :] + chunks[: comm.rank])
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         dist.all_reduce(tensor)
     return [*ours, tensor]
 

@@ -39,6 +39,7 @@ from distlib import (
     SimulatedWorld,
     World,
     all_reduce,
+    torch_distributed,
 )
 from distlib.draw import predict, step_timeline, sweep
 from distlib.training.buckets import assign_buckets
@@ -55,7 +56,6 @@ from distlib.training.ddp import (
     save_checkpoint,
 )
 from distlib.training.sampler import DistributedSampler
-from distlib.worlds.real.process_group import torch_distributed
 
 # %% [markdown]
 # ## The idea
@@ -1071,7 +1071,7 @@ def half_inside(
 
 
 def torchs_and_ours(comm: Communicator) -> list[tuple[float, float]]:
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         theirs = half_inside(comm, nn.parallel.DistributedDataParallel)
     return [
         theirs,
@@ -1135,7 +1135,7 @@ guess_7 = predict(
 # %%
 def last_gradient(comm: Communicator, **options: bool) -> tuple[float, float]:
     four, mine = torch.full((1, 1), 4.0), range(2 - comm.rank)
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         theirs = nn.parallel.DistributedDataParallel(nn.Linear(1, 1, bias=False))
         with Join([theirs], **options):
             for _ in mine:
@@ -1195,7 +1195,7 @@ def two_steps(ddp: nn.Module) -> list[str]:
 
 
 def with_torch(comm: Communicator) -> list[str]:
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         return two_steps(nn.parallel.DistributedDataParallel(WithUnused()))
 
 
@@ -1256,7 +1256,7 @@ def missing_gradients(comm: Communicator, ddp: nn.Module) -> tuple[bool, float, 
 
 def both_missing(comm: Communicator) -> list[tuple[bool, float, float]]:
     options = dict(find_unused_parameters=True)
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         theirs = nn.parallel.DistributedDataParallel(PartlyUsed(), **options)
         ours = DistributedDataParallel(comm, PartlyUsed(), **options)
         return [missing_gradients(comm, ddp) for ddp in (theirs, ours)]
@@ -1305,7 +1305,7 @@ def running_mean(comm: Communicator, steps: int, torchs: bool = False) -> float:
 
 
 def torchs_running_mean(comm: Communicator, steps: int) -> float:
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         return running_mean(comm, steps, torchs=True)
 
 
@@ -1441,7 +1441,7 @@ class OtherWayAround(nn.Module):
 def torchs_buckets(comm: Communicator, **options: float) -> list[list[list[int]]]:
     """For each of three steps, for each bucket, which layers are in it."""
     steps: list[list[list[int]]] = []
-    with torch_distributed(comm) as dist:
+    with torch_distributed(comm, "gloo") as dist:
         ddp = nn.parallel.DistributedDataParallel(OtherWayAround(), **options)
         number = {layer.weight: index for index, layer in enumerate(ddp.module.layers)}
 
@@ -1533,7 +1533,7 @@ for model in (InOrder(), OtherWayAround()):
 
 # %%
 def three_ways(comm: Communicator) -> tuple[dict[str, tuple[torch.Tensor, float]], int]:
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         theirs = nn.parallel.DistributedDataParallel(make_model(0))
         with_our_ring = nn.parallel.DistributedDataParallel(make_model(0))
         with_our_ring.register_comm_hook(None, all_reduce_hook(comm, "ring"))

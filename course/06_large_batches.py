@@ -1473,7 +1473,7 @@ assert abs(on_real_ranks[0] - local["mixed"][24][0]) < 0.02
 # %%
 from torch.nn.parallel import DistributedDataParallel
 
-from distlib.worlds.real.process_group import torch_distributed
+from distlib import torch_distributed
 
 
 # %%
@@ -1482,7 +1482,7 @@ def ddp_gradients(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Torch's with mean losses, torch's with corrected ones, two microbatches; ours."""
     inputs, targets = pieces[comm.rank]
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         ddp = DistributedDataParallel(model)
         losses(ddp(inputs), targets).mean().backward()
         naive = torch.cat(
@@ -1565,7 +1565,7 @@ def both_local(
         local_sgd_round(
             comm, models[0], losses, batches[start : start + local_steps], optimizers[0]
         )
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         averager = PeriodicModelAverager(
             period=local_steps, warmup_steps=local_steps - 1
         )

@@ -1473,7 +1473,7 @@ assert per_letter[1024] < 0.7 * per_letter[16]
 # %%
 import torch.distributed as dist
 
-from distlib.worlds.real.process_group import torch_distributed
+from distlib import torch_distributed
 
 
 def with_torch(comm: Communicator, steps: int) -> torch.Tensor | None:
@@ -1481,7 +1481,7 @@ def with_torch(comm: Communicator, steps: int) -> torch.Tensor | None:
     parameters = list(make_model(0).parameters())
     flat = nn.utils.parameters_to_vector(parameters).detach()
     workers = range(1, comm.world_size)
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         for step in range(steps):
             if comm.rank == 0:
                 total, gradient = torch.zeros_like(flat), torch.empty_like(flat)

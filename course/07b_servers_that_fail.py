@@ -39,6 +39,7 @@ from distlib import (
     SimulatedWorld,
     World,
     all_reduce,
+    torch_distributed,
 )
 from distlib.draw import compare_costs, predict
 from distlib.training.datasets import digits
@@ -56,7 +57,6 @@ from distlib.training.parameter_server import (
     worker_loop,
 )
 from distlib.training.shards import flatten, shard_parameters
-from distlib.worlds.real.process_group import torch_distributed
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 
@@ -868,7 +868,7 @@ assert sorted(rank for rank, _ in log.lost) == [2, 3] and applied == {
 def with_torch(comm: Communicator, steps: int) -> torch.Tensor | None:
     """An asynchronous server on rank 0, by torch's send and recv alone."""
     flat = torch.zeros(1000)
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         if comm.rank == 0:
             dist_gradient = torch.empty(1000)
             for worker in range(1, comm.world_size):

@@ -1636,7 +1636,7 @@ assert torch.equal(torch.tensor(both_ways) > 0, one_way > 0)
 # %%
 import torch.distributed as dist
 
-from distlib.worlds.real.process_group import torch_distributed
+from distlib import torch_distributed
 
 four = metropolis_weights(ring(4))
 
@@ -1647,7 +1647,7 @@ def both_rounds(comm: Communicator) -> tuple[torch.Tensor, torch.Tensor]:
     ours = start.clone()
     gossip_average(comm, ours, four)
 
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         left, right = (comm.rank - 1) % 4, (comm.rank + 1) % 4
         from_left, from_right = torch.empty_like(start), torch.empty_like(start)
         works = [

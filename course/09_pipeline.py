@@ -23,7 +23,15 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 # %%
-from distlib import Cluster, Communicator, Link, RankError, SimulatedWorld, World
+from distlib import (
+    Cluster,
+    Communicator,
+    Link,
+    RankError,
+    SimulatedWorld,
+    World,
+    torch_distributed,
+)
 from distlib.draw import (
     Picture,
     curves,
@@ -55,7 +63,6 @@ from distlib.training.schedules import (
 )
 from distlib.training.schedules.execution import execution_order
 from distlib.training.schedules.puzzle import Attempt, Grid, level_of, score_card
-from distlib.worlds.real.process_group import torch_distributed
 
 # %%
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
@@ -1248,7 +1255,7 @@ def with_torch(
     this rank did."""
     numbers = stages_of_rank(kind, comm.rank)
     cut = cut_model(4 * len(numbers))
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         device = torch.device("cpu")
         stages = [PipelineStage(cut[n], n, len(cut), device) for n in numbers]
         given = stages if len(stages) > 1 else stages[0]
@@ -1307,7 +1314,7 @@ def thirteen_in_torch(comm: Communicator) -> Gradients:
     """torch's GPipe, one stage per rank: the gradients of this rank's stage."""
     stages, last = cut_model(comm.world_size), comm.world_size - 1
     module = stages[comm.rank]
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         stage = PipelineStage(module, comm.rank, len(stages), torch.device("cpu"))
         schedule = ScheduleGPipe(stage, n_microbatches=5, loss_fn=cross_entropy)
         inputs = [images[:13]] if comm.rank == 0 else []

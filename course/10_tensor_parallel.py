@@ -36,6 +36,7 @@ from distlib import (
     all_gather,
     all_reduce,
     broadcast,
+    torch_distributed,
 )
 from distlib.draw import HeldPieces, placements, predict, step_timeline
 from distlib.network import duration, traffic
@@ -43,7 +44,6 @@ from distlib.trace import Trace
 from distlib.training import tensor_parallel as tp
 from distlib.training.datasets import digits
 from distlib.training.ddp import Span, StepTimes
-from distlib.worlds.real.process_group import torch_distributed
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 DOUBLE = torch.float64
@@ -1250,7 +1250,7 @@ def with_torch(
     block, x = Block(whole), activations().requires_grad_()
     block.attention.heads = heads
     block.zero_grad()  # the weights come with the gradients that they have in the notebook
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         mesh = init_device_mesh("cpu", (comm.world_size,))
         parallelize_module(block, mesh, PLANS[plan])
         with CommDebugMode() as forward:
@@ -1308,7 +1308,7 @@ assert counted["whole layer"] == (2, 2)
 # %% tags=["folded"]
 # Check of what is said above
 def all_heads(comm: Communicator) -> list[int]:
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         mesh = init_device_mesh("cpu", (comm.world_size,))
         layer = nn.Linear(FEATURES, FEATURES, dtype=DOUBLE)
         parallelize_module(layer, mesh, ColwiseParallel(use_local_output=False))
@@ -1319,7 +1319,7 @@ def all_heads(comm: Communicator) -> list[int]:
 def all_reduce_of_torch(comm: Communicator) -> float:
     """The gradient of a number, of which the ranks take the sum as their loss."""
     number = torch.ones((), requires_grad=True)
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         total = _functional_collectives.all_reduce(number, "sum", group.WORLD)
         total.backward()
     return number.grad.item()
@@ -1332,7 +1332,7 @@ def loss_with_torch(comm: Communicator) -> tuple[Counted, float]:
     scores = nn.Sequential(nn.Linear(16, 32, bias=False, dtype=DOUBLE))
     wanted = cross_entropy(scores(hidden), torch.arange(8))
     (gradient,) = torch.autograd.grad(wanted, hidden)
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         mesh = init_device_mesh("cpu", (comm.world_size,))
         keep_cut = ColwiseParallel(use_local_output=False)
         parallelize_module(scores, mesh, {"0": keep_cut})

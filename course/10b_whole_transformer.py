@@ -29,6 +29,7 @@ from distlib import (
     RankError,
     SimulatedWorld,
     World,
+    torch_distributed,
 )
 from distlib.draw import curves, memory_parts, predict
 from distlib.network import duration, traffic
@@ -36,7 +37,6 @@ from distlib.trace import Trace
 from distlib.training import tensor_parallel as tp
 from distlib.training.pipeline.activations import ActivationMeter
 from distlib.training.schedules import Costs, one_forward_one_backward, time_schedule
-from distlib.worlds.real.process_group import torch_distributed
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 DOUBLE = torch.float64
@@ -1051,7 +1051,7 @@ def with_torch(
 ) -> tuple[dict[str, torch.Tensor], list[Counted], list[str]]:
     """Output and gradients; what was called when; whose gradients are still terms."""
     block, x = Block(whole), tp.split_sequence(comm, activations())
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         mesh = init_device_mesh("cpu", (comm.world_size,))
         parallelize_module(block, mesh, PLAN)
         with CommDebugMode() as forward:

@@ -40,12 +40,12 @@ from distlib import (
     all_gather,
     all_reduce,
     reduce_scatter,
+    torch_distributed,
 )
 from distlib.draw import memory_over_time, memory_parts, predict, sweep
 from distlib.training import zero
 from distlib.training.datasets import digits
 from distlib.training.ddp import DistributedDataParallel
-from distlib.worlds.real.process_group import torch_distributed
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 DOUBLE = torch.float64
@@ -1368,7 +1368,7 @@ Found = tuple[dict[str, torch.Tensor], list[int]]
 def stage_1_of_torch(comm: Communicator) -> Found:
     """The weights after 10 steps, and the sizes of the tensors that this rank updates."""
     torch.set_num_threads(1)
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         model = nn.parallel.DistributedDataParallel(Reader().double())
         optimizer = ZeroRedundancyOptimizer(
             model.parameters(), torch.optim.AdamW, lr=0.003
@@ -1434,7 +1434,7 @@ def stage_3_of_torch(comm: Communicator, **options: Any) -> Any:
     """The weights after 10 steps, and which collectives the last step called, and how often."""
     warnings.filterwarnings("ignore", "Full backward hook|FSDP2-wrapped")  # its notes
     torch.set_num_threads(1)
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         built = shard_with_torch(Reader().double(), **options)
         torch_steps(comm, built, range(9))
         with CommDebugMode() as counter:
@@ -1478,7 +1478,7 @@ for name, counts in torch_gathers.items():
 
 # %%
 def hybrid_of_torch(comm: Communicator) -> Any:
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("copies", "shards"))
         built = shard_with_torch(Reader().double(), mesh=mesh)
         torch_steps(comm, built, range(9))
@@ -1491,7 +1491,7 @@ def hybrid_of_torch(comm: Communicator) -> Any:
 def mixed(comm: Communicator) -> list[torch.dtype]:
     """The dtype of outputs, of a shard, and of its gradient."""
     policy = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32)
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         model, _ = shard_with_torch(Reader(), mp_policy=policy)
         output = model(images[:8])
         output.float().sum().backward()
@@ -1516,7 +1516,7 @@ assert sum(n for call, n in counts.items() if "allreduce" in call.replace("_", "
 
 # %%
 def save(comm: Communicator, folder: str) -> None:
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         built = shard_with_torch(Reader().double())
         torch_steps(comm, built, range(5))
         model_state, optimizer_state = get_state_dict(*built)
@@ -1525,7 +1525,7 @@ def save(comm: Communicator, folder: str) -> None:
 
 
 def load_and_go_on(comm: Communicator, folder: str) -> dict[str, torch.Tensor]:
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         built = shard_with_torch(Reader(seed=1).double())  # other weights, so far
         model_state, optimizer_state = get_state_dict(*built)
         state = {"model": model_state, "optimizer": optimizer_state}

@@ -32,6 +32,7 @@ from distlib import (
     SimulatedWorld,
     World,
     all_reduce,
+    torch_distributed,
 )
 from distlib.draw import compare_costs, predict, sweep, timeline
 from distlib.trace import Message
@@ -41,7 +42,6 @@ from distlib.training.mesh.plain_transformer import plain_layers, plain_state
 from distlib.training.pipeline import stages_of
 from distlib.training.schedules import one_forward_one_backward
 from distlib.training.tensor_parallel import vocabulary_parallel_cross_entropy
-from distlib.worlds.real.process_group import torch_distributed
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 DOUBLE = torch.float64
@@ -1248,7 +1248,7 @@ def train_by_torch(
 ) -> tuple[list[float], float, str]:
     """Its losses, how far its parameters are off at the end, and how one lies."""
     quiet()
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         names = ("dp", "pp", "tp")
         mesh = init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=names)
         dp, pp = mesh.get_local_rank("dp"), mesh.get_local_rank("pp")

@@ -32,6 +32,7 @@ from distlib import (
     SimulatedWorld,
     World,
     all_reduce,
+    torch_distributed,
 )
 from distlib.draw import (
     bytes_per_rank,
@@ -43,7 +44,6 @@ from distlib.network import traffic
 from distlib.training import experts as moe
 from distlib.training import long_sequences as ls
 from distlib.training.datasets import digits
-from distlib.worlds.real.process_group import torch_distributed
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 DOUBLE = torch.float64
@@ -1049,7 +1049,7 @@ def dispatched_by_both(comm: Communicator) -> tuple[torch.Tensor, torch.Tensor]:
 
     in_order = tokens[routing.experts.flatten().argsort(stable=True)]
     theirs = tokens.new_empty(sum(ours.received), FEATURES)
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         splits = ours.received, ours.sent
         torch.distributed.all_to_all_single(theirs, in_order, *splits)
     return ours.rows.detach(), theirs.detach()
@@ -1077,7 +1077,7 @@ def with_context_parallel(
 
     buffers = [each.clone() for each in whole[:3]]
     mine = [ls.own_sequence(comm, each, order) for each in whole[:3]]
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         mesh = init_device_mesh("cpu", (comm.world_size,))
         with context_parallel(mesh, buffers=buffers, buffer_seq_dims=[2, 2, 2]):
             parts = max(off(a, b) for a, b in zip(buffers, mine, strict=True))

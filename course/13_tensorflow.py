@@ -1373,7 +1373,7 @@ assert instead.num_replicas_in_sync == 1
 # %%
 from torch.nn.parallel import DistributedDataParallel
 
-from distlib.worlds.real.process_group import torch_distributed
+from distlib import torch_distributed
 
 torch_batches = [data.batch(number) for number in range(STEPS)]
 
@@ -1385,7 +1385,7 @@ def train_in_torch(comm: Communicator) -> Weights:
     for parameter, array in zip(model.parameters(), data.first, strict=True):
         parameter.data.copy_(torch.tensor(array.T))
     part = slice(comm.rank, None, comm.world_size)
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         ddp = DistributedDataParallel(model)
         optimizer = torch.optim.SGD(ddp.parameters(), lr=RATE)
         for some, shown in torch_batches:

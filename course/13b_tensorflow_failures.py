@@ -581,11 +581,11 @@ assert 3 * SIZE < bytes_of(with_adam) < 5 * SIZE
 # %%
 from torch.nn.parallel import DistributedDataParallel
 
-from distlib.worlds.real.process_group import torch_distributed
+from distlib import torch_distributed
 
 
 def train_in_torch(comm: Communicator, victim: int) -> None:
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         ddp = DistributedDataParallel(torch.nn.Linear(64, 10))
         for step in range(10):
             if step == 3 and comm.rank == victim:

@@ -653,14 +653,14 @@ assert "donated" in str(caught[0].message) and numbers[0, 0] == 1
 # %%
 from torch.nn.parallel import DistributedDataParallel
 
-from distlib.worlds.real.process_group import torch_distributed
+from distlib import torch_distributed
 
 
 def train_in_torch(comm: Communicator, halves: bool = True) -> dict[str, np.ndarray]:
     model = torch.nn.Linear(64, 10)
     for parameter in model.parameters():
         parameter.data.zero_()
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         ddp = DistributedDataParallel(model)
         optimizer = torch.optim.SGD(ddp.parameters(), lr=RATE)
         for k in range(3):

@@ -25,7 +25,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
-from distlib import Communicator, World
+from distlib import Communicator, World, torch_distributed
 from distlib.draw import compare_costs, memory_parts, predict
 from distlib.trainers import (
     PROGRAMS,
@@ -50,7 +50,6 @@ from distlib.trainers.torchtitan_places import torchtitan_places
 from distlib.training.buckets import assign_buckets
 from distlib.training.datasets import digits
 from distlib.training.sampler import DistributedSampler
-from distlib.worlds.real.process_group import torch_distributed
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 
@@ -851,7 +850,7 @@ def train(comm: Communicator) -> float:
     loader = DataLoader(
         samples, 12, sampler=DistributedSampler(comm, samples, shuffle=False)
     )
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         ddp = nn.parallel.DistributedDataParallel(model)
         for batch in loader:
             optimizer.zero_grad()

@@ -1062,8 +1062,8 @@ assert sums == [3.0, 3.0]
 # And `ends_soon` is an all-reduce of torch's. Here rank 2 has got the signal.
 
 # %%
+from distlib import torch_distributed
 from distlib.launch.notice import give_notice
-from distlib.worlds.real.process_group import torch_distributed
 
 
 def compare(comm: Communicator) -> tuple[bool, bool]:
@@ -1071,7 +1071,7 @@ def compare(comm: Communicator) -> tuple[bool, bool]:
     signal_came = comm.rank == 2
     if signal_came:
         give_notice()
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         flag = torch.tensor([int(signal_came)])
         dist.all_reduce(flag, op=dist.ReduceOp.MAX)
     return ends_soon(comm), bool(flag)

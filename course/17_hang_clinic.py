@@ -20,13 +20,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.constants import default_pg_timeout
 
-from distlib import Communicator, RankError, World
+from distlib import Communicator, RankError, World, torch_distributed
 from distlib.clinic import PATIENTS, TOOLS, PatientReport, prepare_clinic, run_patient
 from distlib.clinic.first_aid import FIRST_AID
 from distlib.clinic.our_ranks import our_faults, run_on_our_ranks, source_on_our_ranks
 from distlib.clinic.replica_check import ReplicaCheck, check_samples
 from distlib.draw import decision_tree, predict
-from distlib.worlds.real.process_group import torch_distributed
 
 prepare_clinic()  # another process imports torch for the patients
 
@@ -622,7 +621,7 @@ assert ["loss 1" in ending.text for ending in silent["not_in_the_group"].endings
 def normalize_and_train(comm: Communicator) -> list[str]:
     weight = torch.ones(1, requires_grad=True)
     told = []
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         for step in range(1, 4):
             samples = (
                 torch.zeros(4) if (comm.rank, step) == (1, 2) else torch.arange(4.0)
@@ -671,7 +670,7 @@ for rank, told in enumerate(steps):
 def train(comm: Communicator, seed: int, steps: int = 20) -> float:
     """Plain torch, and the check. Returns the norm of the last gradient that was checked."""
     torch.manual_seed(seed * comm.rank)
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         check = ReplicaCheck(model, every=10)
@@ -723,7 +722,7 @@ def spoiled(
 ) -> None:
     """`train`, with a fault on one rank in one step."""
     torch.manual_seed(0)
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         check = ReplicaCheck(model, every=10)

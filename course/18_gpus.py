@@ -24,7 +24,15 @@ from pathlib import Path
 
 import torch
 
-from distlib import Cluster, Communicator, Link, SimulatedWorld, World, all_reduce
+from distlib import (
+    Cluster,
+    Communicator,
+    Link,
+    SimulatedWorld,
+    World,
+    all_reduce,
+    torch_distributed,
+)
 from distlib.draw import predict, predicted_and_measured, step_timeline, sweep
 from distlib.gpus.bus_bandwidth import (
     HEADER,
@@ -38,7 +46,6 @@ from distlib.gpus.measurements import profile_ddp
 from distlib.gpus.recordings import show
 from distlib.network import all_reduce_seconds
 from distlib.worlds.calibration import Comparison
-from distlib.worlds.real.process_group import torch_distributed
 
 # %%
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
@@ -732,7 +739,7 @@ def both(comm: Communicator, exact: bool) -> tuple[torch.Tensor, torch.Tensor]:
     numbers = torch.randint(-9, 10, (1001,)) if exact else torch.randn(1001)
     ours, theirs = numbers.bfloat16(), numbers.bfloat16()
     all_reduce(comm, ours)
-    with torch_distributed(comm) as dist:
+    with torch_distributed(comm, "gloo") as dist:
         dist.all_reduce(theirs)
     return ours, theirs
 

@@ -37,7 +37,14 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
 # %%
-from distlib import Cluster, Communicator, Link, SimulatedWorld, World
+from distlib import (
+    Cluster,
+    Communicator,
+    Link,
+    SimulatedWorld,
+    World,
+    torch_distributed,
+)
 from distlib.capstone import (
     Additions,
     Texts,
@@ -69,7 +76,6 @@ from distlib.draw import curves, predict
 from distlib.launch.checkpoints import steps_in
 from distlib.trainers.side_by_side import SideBySide
 from distlib.training.mesh import SmallTransformer
-from distlib.worlds.real.process_group import torch_distributed
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 
@@ -736,7 +742,7 @@ def by_torch(comm: Communicator, steps: int) -> list[float]:
     torch.set_num_threads(1)
     model = PLAN.whole_model(comm)
     optimizer, found = new_optimizer(model.parameters()), []
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         ddp = torch.nn.parallel.DistributedDataParallel(model)
         for step in range(steps):
             mine, answers = PLAN.part(comm, step)

@@ -59,6 +59,7 @@ FLOORS = {
     "whole_file": 0,
     "collectives": 1,
     "names": 2,
+    "torch_backend": 2,
     "worlds": 2,
     "frameworks": 3,
     "gpus": 3,

@@ -23,8 +23,8 @@ from distlib.arguments import check_integer
 from distlib.communicator import Communicator
 from distlib.gpus.call_times import wait_for
 from distlib.network import Link
+from distlib.torch_backend.enter import torch_distributed
 from distlib.worlds.calibration import fit_link
-from distlib.worlds.real.process_group import torch_distributed
 from distlib.worlds.real.world import World
 
 SIZES = tuple(1 << power for power in range(12, 27, 2))
@@ -101,7 +101,7 @@ def fit_ring(sweep: Sequence[MeasuredAllReduce]) -> Link:
 
 
 def _time_all(comm: Communicator, sizes: tuple[int, ...], repeats: int) -> list[float]:
-    with torch_distributed(comm) as dist:
+    with torch_distributed(comm, "gloo") as dist:
         return [_median_seconds(comm, dist.all_reduce, size, repeats) for size in sizes]
 
 

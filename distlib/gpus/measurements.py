@@ -27,8 +27,8 @@ from distlib.communicator import Communicator
 from distlib.gpus.bus_bandwidth import SIZES, fit_ring, sweep_all_reduce
 from distlib.gpus.call_times import time_call, wait_for
 from distlib.gpus.profiler_trace import profiled_step
+from distlib.torch_backend.enter import torch_distributed
 from distlib.training.ddp.step_times import StepTimes
-from distlib.worlds.real.process_group import torch_distributed
 from distlib.worlds.real.world import World
 
 Row = Mapping[str, str | float]
@@ -243,7 +243,7 @@ def _overlap(device: torch.device, small: bool) -> list[Row]:
 def profile_ddp(comm: Communicator, batch: int, bucket_megabytes: float = 2.0) -> StepTimes:
     """A step of torch's DDP on each rank, under the profiler, after two that do not count."""
     torch.manual_seed(0)
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         model = nn.parallel.DistributedDataParallel(_model(comm.device), bucket_cap_mb=bucket_megabytes)
         images = torch.ones(batch, 512, device=comm.device)
         for _ in range(3):  # DDP orders its buckets anew in the second
@@ -275,7 +275,7 @@ def _two_gpus(device: torch.device, small: bool) -> list[Row]:
 
 def _train_ddp(comm: Communicator, batch: int, steps: int) -> float:
     device = comm.device if comm.device.type == "cuda" or not torch.cuda.is_available() else torch.device("cuda", 0)
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         model = _model(device) if comm.world_size == 1 else nn.parallel.DistributedDataParallel(_model(device))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         images = torch.ones(batch, 512, device=device)

@@ -4,16 +4,16 @@
     torch.distributed: all_reduce, all_gather_into_tensor, isend, …          unchanged
       │  asks the process group
       ▼
-    group      DistlibGroup: one method for each call that torch makes of a process group
-    calls      what each of them does, built from send and receive as in distlib.collectives
-    works      what a call returns before it is over: torch's Work, and its Future
+    torch_group      DistlibGroup: one method for each call that torch makes of a process group
+    torch_calls      what each of them does, built from send and receive as in distlib.collectives
+    works            what a call returns before it is over: torch's Work, and its Future
       │
       ▼
     Communicator     of a World, of a SimulatedWorld
 
-enter      torch_distributed(comm): torch's default group over the ranks of a communicator, for one block
-arguments  torch's options, read; and the text by which the ranks compare their calls
-isolation  several ranks in one process, each with process groups of its own
+enter              torch_distributed(comm): torch's default group over the ranks of a communicator, for one block
+arguments          torch's options, read; and the text by which the ranks compare their calls
+groups_of_threads  several ranks in one process, each with process groups of its own
 
 Because every message is the course's, it stands in the trace, it is priced, and a mistake is named with rank and line.
 """

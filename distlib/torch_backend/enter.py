@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -16,9 +17,9 @@ import torch.distributed
 from distlib.arguments import described
 from distlib.collectives.ring import ring_all_reduce
 from distlib.communicator import Communicator, ReduceOp
-from distlib.torch_backend.calls import AllReduce
-from distlib.torch_backend.group import NAME, DistlibGroup
-from distlib.torch_backend.isolation import groups_of_this_thread
+from distlib.torch_backend.groups_of_threads import groups_of_this_thread
+from distlib.torch_backend.torch_calls import AllReduce
+from distlib.torch_backend.torch_group import NAME, DistlibGroup
 from distlib.worlds.real.process_group import ProcessGroupCommunicator, torch_store_name
 from distlib.worlds.simulated.simulator import SimulatedCommunicator
 
@@ -77,6 +78,7 @@ def torch_distributed(
         return
     with contextlib.ExitStack() as stack:
         stack.enter_context(_isolated(comm))
+        stack.callback(setattr, sys, "excepthook", sys.excepthook)  # torch puts one around it that names the rank
         everybody = comm.split(0)
         assert everybody is not None
         token = _base.set(Base(everybody, _with_op(all_reduce)))
@@ -110,7 +112,7 @@ def make_group(options: Any, _: object = None) -> DistlibGroup:
         )
     members = list(options.global_ranks_in_group)
     if not members:
-        return DistlibGroup(base.comm, base.all_reduce)
+        return DistlibGroup(base.comm, base.all_reduce, is_default=True)
     return DistlibGroup(base.comm.subgroup(members, str(options.group_id)), base.all_reduce)
 
 

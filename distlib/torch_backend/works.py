@@ -26,7 +26,7 @@ _dist: Any = torch.distributed
 _OUTSIDE = -1
 
 
-class CallWork(_dist.Work):  # type: ignore[misc]
+class CallWork(_dist.Work):
     """A call that has been started, or is over already.
 
     Args:
@@ -35,7 +35,7 @@ class CallWork(_dist.Work):  # type: ignore[misc]
         progress: how far a call in the background has come; None for a message, or a call that is over.
     """
 
-    def __init__(self, work: Work, result: Sequence[torch.Tensor], progress: Progress | None = None) -> None:
+    def __init__(self, work: Work, result: Sequence[torch.Tensor], progress: Underway | None = None) -> None:
         super().__init__()
         self._work, self._result, self._progress = work, list(result), progress
         self._future: CallFuture | None = None
@@ -96,7 +96,7 @@ class CallWork(_dist.Work):  # type: ignore[misc]
         return self._future
 
 
-class Progress:
+class Underway:
     """Whether a started call is over, and how: told to those that ask, at once or later."""
 
     def __init__(self, call: Callable[[Communicator], object]) -> None:
@@ -146,7 +146,7 @@ class CallFuture(torch.futures.Future[Any]):
         """Where the caller is in a backward pass, wait at its end."""
         self._work.is_completed()  # in virtual time: run it now
         if current_backward() != _OUTSIDE:
-            at_end_of_backward(self._work.wait)
+            at_end_of_backward(self.wait)
 
     def wait(self) -> Any:
         """See torch.futures.Future.wait. Raises what the call raised, as it is."""
@@ -154,6 +154,6 @@ class CallFuture(torch.futures.Future[Any]):
         return super().wait()
 
     def value(self) -> Any:
-        """See torch.futures.Future.value."""
+        """As torch.futures.Future.value. Raises what the call raised, as it is."""
         self._work.wait()
         return super().value()

@@ -170,11 +170,12 @@ def swap_process_groups(groups: object | None) -> object:
     """
     module: Any = torch.distributed.distributed_c10d
     before, module._world = module._world, groups
-    torch._C._distributed_c10d._set_thread_isolation_mode(isinstance(groups, ProcessGroupsOfThread))
+    functions: Any = torch._C._distributed_c10d
+    functions._set_thread_isolation_mode(isinstance(groups, ProcessGroupsOfThread))
     return before
 
 
-class ProcessGroupBase(_c10d.ProcessGroup):  # type: ignore[misc]
+class ProcessGroupBase(_c10d.ProcessGroup):
     """A process group written in Python, under all names by which torch calls its methods.
 
     A subclass has the methods of torch 2.13; some have other names in C++, and had them in Python until torch 2.12.

@@ -12,10 +12,9 @@ import torch
 from torch import nn
 from torch.utils.data.distributed import DistributedSampler
 
-from distlib import Communicator, RankError, World
+from distlib import Communicator, RankError, World, torch_distributed
 from distlib.clinic.replica_check import _BLOCK, ReplicaCheck, ReplicaError, bit_sums, check_samples, who_differs
 from distlib.training.ddp import average_per_parameter
-from distlib.worlds.real.process_group import torch_distributed
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +40,7 @@ def check_once(comm: Communicator, of_torch: bool, changed: int, bad: int = -1) 
         model[0].bias.grad[1] = float("nan")  # type: ignore[index]
     if not of_torch:
         return calls(ReplicaCheck(model, comm, every=2))
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         return calls(ReplicaCheck(model, every=2, timeout=100))
 
 
@@ -89,7 +88,7 @@ def test_a_gradient_that_an_average_has_spread_is_not_laid_to_one_rank(world: Wo
 @pytest.mark.parametrize("of_torch", [True, False])
 def test_a_rank_that_has_left_out_a_call_is_named(world: World, of_torch: bool) -> None:
     def leaves_out(comm: Communicator, every: int) -> None:
-        with torch_distributed(comm) if of_torch else nullcontext():
+        with torch_distributed(comm, "gloo") if of_torch else nullcontext():
             check = ReplicaCheck(model_of(comm.rank), None if of_torch else comm, every=every)
             for step in range(3):
                 if (comm.rank, step) != (2, 1):
@@ -119,7 +118,7 @@ def test_a_sparse_gradient_is_looked_at(world: World, of_torch: bool) -> None:
         torch.manual_seed(0)
         model = nn.Embedding(4, 2, sparse=True)
         (model(torch.tensor([1, 1, 3])).sum() * (float("inf") if comm.rank == bad else 1)).backward()
-        with torch_distributed(comm) if of_torch else nullcontext():
+        with torch_distributed(comm, "gloo") if of_torch else nullcontext():
             check = ReplicaCheck(model, None if of_torch else comm, every=1)
             check()
         return check.grad_norm
@@ -169,7 +168,7 @@ def test_models_that_differ_end_no_process_and_are_told_on_every_rank(
 ) -> None:
     def make(comm: Communicator) -> str:
         model = MODELS[models[comm.rank]]()
-        with torch_distributed(comm) if of_torch else nullcontext():
+        with torch_distributed(comm, "gloo") if of_torch else nullcontext():
             return caught(lambda: ReplicaCheck(model, None if of_torch else comm, timeout=100))
 
     messages = world.run(make)
@@ -180,7 +179,7 @@ def test_models_that_differ_end_no_process_and_are_told_on_every_rank(
 
 def test_a_rank_that_makes_no_check_is_named(world: World) -> None:
     def make(comm: Communicator, absent: list[int]) -> str:
-        with torch_distributed(comm) as dist:
+        with torch_distributed(comm, "gloo") as dist:
             ReplicaCheck(model_of(comm.rank), timeout=100)  # an earlier one, which all have made
             dist.barrier()  # those that make one begin together
             message = "" if comm.rank in absent else caught(lambda: ReplicaCheck(model_of(comm.rank), timeout=5))
@@ -199,7 +198,7 @@ def test_a_rank_that_is_missing_ends_the_check(world: World) -> None:
     """Rank 2 waits for the others, in a group without a limit to speak of; the check has a group of its own."""
 
     def missing(comm: Communicator) -> str:
-        with torch_distributed(comm) as dist:
+        with torch_distributed(comm, "gloo") as dist:
             check = ReplicaCheck(model_of(comm.rank), every=1, timeout=5)
             dist.barrier()  # as above
             message = caught(check) if comm.rank < 2 else ""
@@ -252,7 +251,7 @@ def test_more_than_a_sampler_repeats_or_leaves_out_is_a_fault(
 @pytest.mark.parametrize("outside", [39, -1])
 def test_samples_that_are_not_in_the_data_set_end_no_process(world: World, of_torch: bool, outside: int) -> None:
     def epoch(comm: Communicator, lengths: list[int]) -> str:
-        with torch_distributed(comm) if of_torch else nullcontext():
+        with torch_distributed(comm, "gloo") if of_torch else nullcontext():
             seen, group = [outside] if comm.rank == 1 else [0], None if of_torch else comm
             return caught(lambda: check_samples(seen, lengths[comm.rank], group, timeout=100))
 
@@ -266,7 +265,7 @@ def test_samples_that_are_seen_never_or_twice_are_named(world: World, of_torch: 
     def epoch(comm: Communicator, parts: list[list[int]]) -> None:
         if not of_torch:
             return check_samples(parts[comm.rank], 6, comm)
-        with torch_distributed(comm):
+        with torch_distributed(comm, "gloo"):
             check_samples(parts[comm.rank], 6, timeout=100)
 
     world.run(epoch, [[0, 3], [1, 4], [2, 5]])

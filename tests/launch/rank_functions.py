@@ -11,9 +11,8 @@ from threading import Event
 import psutil
 import torch
 
-from distlib import all_reduce
+from distlib import all_reduce, torch_distributed
 from distlib.communicator import Communicator
-from distlib.worlds.real.process_group import torch_distributed
 
 
 def add_up(comm: Communicator, *lengths: int, algorithm: str = "ring") -> None:
@@ -55,7 +54,7 @@ def split(comm: Communicator) -> None:
 
 def with_torch(comm: Communicator) -> None:
     """torch.distributed's own all-reduce."""
-    with torch_distributed(comm) as dist:
+    with torch_distributed(comm, "gloo") as dist:
         tensor = torch.full((3,), float(comm.rank))
         dist.all_reduce(tensor)
         print(tensor.tolist())

@@ -33,7 +33,7 @@ from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
 from torch import nn
 
-from distlib import Cluster, Communicator, DeadlockError, Link, SimulatedWorld, World, all_reduce
+from distlib import Cluster, Communicator, DeadlockError, Link, SimulatedWorld, World, all_reduce, torch_distributed
 from distlib.classroom.board.class_board import make_board
 from distlib.classroom.class_folder import Classroom, open_classroom
 from distlib.classroom.course_report.answer_pairs import unusual_pairs
@@ -78,7 +78,6 @@ from distlib.training.shards import flatten, shard_parameters
 from distlib.training.strategy import choose_strategy
 from distlib.training.strategy.published_runs import MEGATRON
 from distlib.worlds.real import forkserver
-from distlib.worlds.real.process_group import torch_distributed
 from tests.answer_files import Answer, read_answers
 from tests.answers_fast import SLOW
 from tests.conftest import BROWSERS
@@ -395,7 +394,7 @@ def _race_of_all_reduces(
     calls: dict[str, Callable[[], Any]] = {
         name: partial(all_reduce, comm, tensor, algorithm=name) for name in algorithms
     }
-    with torch_distributed(comm) if with_torch else nullcontext() as dist:
+    with torch_distributed(comm, "gloo") if with_torch else nullcontext() as dist:
         if with_torch:
             calls["torch"] = partial(dist.all_reduce, tensor)
         measured: dict[str, list[float]] = {name: [] for name in calls}
@@ -451,7 +450,7 @@ def _race_of_ddps(comm: Communicator, steps: int) -> list[float]:
     torch.manual_seed(comm.rank)
     images, labels = torch.randn(128, 1, 8, 8), torch.randint(10, (128,))
     seconds: list[list[float]] = [[], [], []]
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         with_our_ring = nn.parallel.DistributedDataParallel(_cnn())
         with_our_ring.register_comm_hook(None, all_reduce_hook(comm))
         models = (DistributedDataParallel(comm, _cnn()), with_our_ring, nn.parallel.DistributedDataParallel(_cnn()))
@@ -480,7 +479,7 @@ def world_time(world: World) -> float:
 def _race(comm: Communicator, length: int, times: int) -> tuple[float, float]:
     """Milliseconds of one all-reduce: ours, and the same loop written with torch.distributed alone."""
     tensor = torch.ones(length)
-    with torch_distributed(comm) as dist:
+    with torch_distributed(comm, "gloo") as dist:
         _bare_ring(dist, comm.rank, comm.world_size, tensor)
         comm.barrier()
         bare = seconds(lambda: [_bare_ring(dist, comm.rank, comm.world_size, tensor) for _ in range(times)])
@@ -695,9 +694,9 @@ def _reply_to(client: BlockingKernelClient, message: str) -> dict[str, Any]:
 
 _STUCK_IN_CPP = """
 import os
-from distlib.worlds.real.process_group import torch_distributed
+from distlib import torch_distributed
 def stuck_in_cpp(comm):
-    with torch_distributed(comm) as dist:
+    with torch_distributed(comm, "gloo") as dist:
         if comm.rank > 0:
             import torch; dist.recv(torch.empty(4), 0)
         else:

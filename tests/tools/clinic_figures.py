@@ -14,11 +14,10 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from distlib import Communicator, World
+from distlib import Communicator, World, torch_distributed
 from distlib.clinic.replica_check import ReplicaCheck
 from distlib.training.datasets import digits
 from distlib.training.ddp import DistributedDataParallel, average_per_parameter
-from distlib.worlds.real.process_group import torch_distributed
 
 _RANKS, _EVERY, _ROUNDS = 4, 50, 11
 
@@ -37,7 +36,7 @@ def _share(comm: Communicator, of_torch: bool, is_plain: bool) -> float:
     """The median over rounds of 50 steps."""
     if not of_torch:
         return _rounds(comm, None, is_plain)
-    with torch_distributed(comm) as dist:
+    with torch_distributed(comm, "gloo") as dist:
         return _rounds(comm, dist, is_plain)
 
 

@@ -21,8 +21,7 @@ from typing import Any
 
 import torch
 
-from distlib import Communicator, all_reduce
-from distlib.worlds.real.process_group import torch_distributed
+from distlib import Communicator, all_reduce, torch_distributed
 
 Situation = Callable[[Communicator], Any]
 QUICK: dict[str, Situation] = {}
@@ -220,7 +219,7 @@ def waits_for_a_process(comm: Communicator) -> None:
 
 @_of(LATE)
 def torchs_own_with_one_absent(comm: Communicator) -> None:
-    with torch_distributed(comm) as dist:
+    with torch_distributed(comm, "gloo") as dist:
         if comm.rank == 0:
             dist.all_reduce(torch.ones(2))
         else:
@@ -229,7 +228,7 @@ def torchs_own_with_one_absent(comm: Communicator) -> None:
 
 @_of(LATE)
 def torchs_own_with_sizes_that_differ(comm: Communicator) -> None:
-    with torch_distributed(comm) as dist:
+    with torch_distributed(comm, "gloo") as dist:
         dist.all_reduce(torch.ones(2 + comm.rank))
 
 

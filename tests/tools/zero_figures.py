@@ -15,11 +15,10 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from distlib import Cluster, Communicator, Link, SimulatedWorld, World
+from distlib import Cluster, Communicator, Link, SimulatedWorld, World, torch_distributed
 from distlib.collectives import ring_all_gather
 from distlib.network import duration
 from distlib.training.zero import FlatLayout, FullyShardedModule, UnitAction, play_step, step_plan
-from distlib.worlds.real.process_group import torch_distributed
 
 Row = tuple[str, str, str]  # what, measured, to reach
 _BLOCKS = 6
@@ -54,7 +53,7 @@ def against_torch(width: int) -> Iterator[Row]:
 def _race_of_steps(comm: Communicator, width: int, steps: int) -> list[float]:
     """Median seconds of a step of each, from the moment when all ranks begin until all are done."""
     inputs = torch.randn(32, width, generator=torch.Generator().manual_seed(comm.rank))
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         models = _ours(comm, width), _theirs(comm, width)
         optimizers = [torch.optim.SGD(model.parameters(), lr=0.01) for model in models]
         measured: list[list[float]] = [[], []]

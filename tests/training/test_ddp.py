@@ -13,7 +13,16 @@ from torch import nn
 from torch._C._distributed_c10d import GradBucket
 from torch.futures import Future
 
-from distlib import Communicator, DeadlockError, RankError, ReduceOp, SimulatedWorld, World, all_reduce
+from distlib import (
+    Communicator,
+    DeadlockError,
+    RankError,
+    ReduceOp,
+    SimulatedWorld,
+    World,
+    all_reduce,
+    torch_distributed,
+)
 from distlib.training.datasets import digits
 from distlib.training.ddp import (
     VERSIONS,
@@ -24,7 +33,6 @@ from distlib.training.ddp import (
     load_checkpoint,
     save_checkpoint,
 )
-from distlib.worlds.real.process_group import torch_distributed
 from tests.tools.midst import until_there
 
 
@@ -476,7 +484,7 @@ def test_our_all_reduce_as_a_hook_of_torchs_ddp(two: World, algorithm: str) -> N
     def step(comm: Communicator) -> list[list[torch.Tensor]]:
         inputs, labels = part(comm, *batch())
         found = []
-        with torch_distributed(comm):
+        with torch_distributed(comm, "gloo"):
             for hook in (None, all_reduce_hook(comm, algorithm)):
                 model = small_mlp()
                 theirs = nn.parallel.DistributedDataParallel(model)
@@ -520,7 +528,7 @@ def test_a_ddp_that_outlives_its_group_does_not_wait_for_gloo_forever(two: World
                 file.touch()
             return averaged
 
-        with torch_distributed(comm) as dist:
+        with torch_distributed(comm, "gloo") as dist:
             ddp = nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
             ddp.register_comm_hook(None, average)
             ddp(torch.ones(1, 2)).sum().backward()

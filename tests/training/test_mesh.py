@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch.distributed.device_mesh import init_device_mesh
 
-from distlib import Cluster, Communicator, RankError, SimulatedWorld, World, all_reduce
+from distlib import Cluster, Communicator, RankError, SimulatedWorld, World, all_reduce, torch_distributed
 from distlib.training.mesh import Mesh, coordinates_of, mesh_groups, mesh_text, rank_at
-from distlib.worlds.real.process_group import torch_distributed
 
 CUBE = {"dp": 2, "pp": 2, "tp": 2}
 MESHES = [CUBE, {"dp": 4, "tp": 2}, {"tp": 3, "pp": 1, "dp": 2}, {"tp": 5}, {"a": 2, "b": 3, "c": 1, "d": 4}]
@@ -62,7 +61,7 @@ def test_communicators_are_the_groups(sizes: dict[str, int]) -> None:
 
 
 def groups_of_torch(comm: Communicator, sizes: dict[str, int]) -> tuple[dict[str, int], dict[str, list[int]]]:
-    with torch_distributed(comm) as dist:
+    with torch_distributed(comm, "gloo") as dist:
         mesh = init_device_mesh("cpu", tuple(sizes.values()), mesh_dim_names=tuple(sizes))
         coordinates = {name: mesh.get_local_rank(name) for name in sizes}
         return coordinates, {name: dist.get_process_group_ranks(mesh.get_group(name)) for name in sizes}

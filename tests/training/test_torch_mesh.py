@@ -15,10 +15,9 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.functional import cross_entropy
 
-from distlib import Communicator, SimulatedWorld, World
+from distlib import Communicator, SimulatedWorld, World, torch_distributed
 from distlib.training.mesh import SmallTransformer
 from distlib.training.mesh.plain_transformer import PlainLayer, plain_layers, plain_state
-from distlib.worlds.real.process_group import torch_distributed
 from tests.training.test_hybrid import MODEL, STEPS, batch, train_alone
 
 COLUMNS, ROWS = ("queries", "keys", "values", "up"), ("output", "down")
@@ -57,7 +56,7 @@ def train_by_torch(
     """Ten steps on dp 2 × pp 2 × tp 2. Returns this rank's losses, and how far its parameters are off."""
     warnings.simplefilter("ignore")
     logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
-    with torch_distributed(comm):
+    with torch_distributed(comm, "gloo"):
         mesh = init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=("dp", "pp", "tp"))
         dp, pp = mesh.get_local_rank("dp"), mesh.get_local_rank("pp")
         half = len(layers) // 2

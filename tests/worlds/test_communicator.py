@@ -10,9 +10,8 @@ import psutil
 import pytest
 import torch
 
-from distlib import Communicator, MessageMismatch, RankError, World
+from distlib import Communicator, MessageMismatch, RankError, World, torch_distributed
 from distlib.worlds.real.mailbox import INLINE_BYTES
-from distlib.worlds.real.process_group import torch_distributed
 
 LARGE = INLINE_BYTES  # this many elements are too many for a control message, whatever the dtype
 DTYPES = [
@@ -383,7 +382,7 @@ def test_torch_distributed_on_the_same_ranks(worlds) -> None:
     def with_torch(comm: Communicator) -> float:
         tensor = torch.tensor([float(comm.rank)])
         for _ in range(2):
-            with torch_distributed(comm) as dist:
+            with torch_distributed(comm, "gloo") as dist:
                 dist.all_reduce(tensor)
         return tensor.item()
 
@@ -392,7 +391,7 @@ def test_torch_distributed_on_the_same_ranks(worlds) -> None:
 
 def test_the_threads_of_torchs_group_end_with_the_run(worlds) -> None:
     def with_torch(comm: Communicator) -> None:
-        with torch_distributed(comm) as dist:
+        with torch_distributed(comm, "gloo") as dist:
             dist.barrier()
 
     def threads(comm: Communicator) -> int:
@@ -402,8 +401,3 @@ def test_the_threads_of_torchs_group_end_with_the_run(worlds) -> None:
     before = worlds(2).run(threads)
     worlds(2).run(with_torch, timeout=100)
     assert worlds(2).run(threads) == before
-
-
-def test_torch_distributed_needs_a_communicator_of_a_world() -> None:
-    with pytest.raises(ValueError, match="World"), torch_distributed("comm"):  # type: ignore[arg-type]
-        pass

@@ -129,9 +129,9 @@ STUCK = {
     "receiving": "def stuck(comm):\n    comm.recv(torch.empty(1), 0) if comm.rank else comm.sleep(1000)",
     "printing": "def stuck(comm):\n    while True: print('x'); comm.sleep(0.001)",
     "inside C++": """
-from distlib.worlds.real.process_group import torch_distributed
+from distlib import torch_distributed
 def stuck(comm):
-    with torch_distributed(comm) as dist:
+    with torch_distributed(comm, "gloo") as dist:
         dist.recv(torch.empty(1), 0) if comm.rank else comm.sleep(1000)""",
 }
 

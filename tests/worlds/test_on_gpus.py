@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from distlib import Communicator, DeadlockError, RankError, World
+from distlib import Communicator, DeadlockError, RankError, World, torch_distributed
 from distlib.collectives import all_reduce
 from distlib.worlds.real.mailbox import INLINE_BYTES
-from distlib.worlds.real.process_group import torch_distributed
 from tests.tools.collective_cases import COLLECTIVES, call, inputs
 
 pytestmark = pytest.mark.gpu(1)
@@ -96,7 +95,7 @@ def test_a_message_in_the_background(world: World) -> None:
 def test_torch_distributed_over_the_same_ranks(world: World) -> None:
     def theirs(comm: Communicator) -> float:
         ones = torch.ones(LARGE, device=comm.device)
-        with torch_distributed(comm) as dist:
+        with torch_distributed(comm, "gloo") as dist:
             dist.all_reduce(ones)
         return float(ones.mean())
 

@@ -41,7 +41,7 @@ def all_reduce_sparse(comm: Communicator, tensor: torch.Tensor) -> None:
     with torch.no_grad():
         own = tensor.detach().coalesce()
         counts = [torch.zeros(1, dtype=torch.int64) for _ in range(comm.world_size)]
-        all_gather(comm, counts, torch.tensor([own._nnz()]))
+        all_gather(comm, counts, torch.tensor([own.values().shape[0]]))
         total = torch.sparse_coo_tensor(own.indices()[:, :0], own.values()[:0], own.shape)
         indices = [own.indices().new_empty(own.sparse_dim(), int(count)) for count in counts]
         values = [own.values().new_empty(int(count), *own.values().shape[1:]) for count in counts]
@@ -140,5 +140,6 @@ def all_to_all(comm: Communicator, outputs: Sequence[torch.Tensor], inputs: Sequ
 
 def in_memory_order(tensor: torch.Tensor) -> torch.Tensor:
     """A view whose dimensions come in the order in which the elements lie in memory: channels_last needs no copy."""
-    order = sorted(range(tensor.ndim), key=lambda dimension: -tensor.stride(dimension))
+    strides = tensor.stride()
+    order = sorted(range(tensor.ndim), key=lambda dimension: -strides[dimension])
     return tensor.detach().permute(order)

@@ -16,14 +16,15 @@ import torch
 from distlib.collectives.reduction import check_op
 from distlib.communicator import Communicator, DoneWork
 from distlib.tensor_kinds import check_sendable
-from distlib.torch_backend import calls
+from distlib.torch_backend import torch_calls as calls
 from distlib.torch_backend.arguments import call_text, is_asynchronous, op_of, root_of
-from distlib.torch_backend.works import CallWork, Progress
+from distlib.torch_backend.works import CallWork, Underway
 from distlib.worlds.private_torch import ProcessGroupBase
 
 _PASSES_ON = True  # see worlds.call_site
 
 NAME = "distlib"
+_NAME_SHOWN = 8  # letters of a group's name: torch makes some of them 40 long
 Tensors = Sequence[torch.Tensor]
 
 
@@ -32,12 +33,14 @@ class DistlibGroup(ProcessGroupBase):
 
     Args:
         comm: of the ranks of this group, in its order.
+        is_default: whether it has all ranks, as `init_process_group` makes it.
         all_reduce: the algorithm of `all_reduce` and of what torch builds from it: (comm, flat tensor, op), in place.
     """
 
-    def __init__(self, comm: Communicator, all_reduce: calls.AllReduce) -> None:
+    def __init__(self, comm: Communicator, all_reduce: calls.AllReduce, is_default: bool = False) -> None:
         super().__init__(comm.rank, comm.world_size)
         self.comm = comm
+        self.is_default = is_default
         self._all_reduce = all_reduce
         self._together: list[CallWork] | None = None
 
@@ -52,7 +55,7 @@ class DistlibGroup(ProcessGroupBase):
         return self._reduce_all("all_reduce_coalesced", _listed(tensors), opts)
 
     def reduce(self, tensors: Any, opts: Any = None) -> CallWork:
-        """`torch.distributed.reduce`."""
+        """What `torch.distributed.reduce` calls."""
         (tensor,) = _listed(tensors)
         op, root = op_of("reduce", opts), root_of(opts)
         check_sendable("reduce", tensor, written=True)
@@ -79,7 +82,7 @@ class DistlibGroup(ProcessGroupBase):
     # ── copies ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def broadcast(self, tensors: Any, opts: Any = None) -> CallWork:
-        """`torch.distributed.broadcast`."""
+        """What `torch.distributed.broadcast` calls."""
         given, root = _listed(tensors), root_of(opts)
         for tensor in given:
             check_sendable("broadcast", tensor, written=self.comm.rank != root)
@@ -142,12 +145,12 @@ class DistlibGroup(ProcessGroupBase):
     # ── messages, and meeting ────────────────────────────────────────────────────────────────────────────────────
 
     def send(self, tensors: Tensors, dst: int, tag: int) -> CallWork:
-        """`torch.distributed.send` and `isend`."""
+        """What `torch.distributed.send` and `isend` call."""
         (tensor,) = tensors
         return self._noted(CallWork(self.comm.isend(tensor.detach(), dst, tag), [tensor]))
 
     def recv(self, tensors: Tensors, src: int | None, tag: int) -> CallWork:
-        """`torch.distributed.recv` and `irecv`."""
+        """What `torch.distributed.recv` and `irecv` call."""
         (tensor,) = tensors
         return self._noted(CallWork(self.comm.irecv(tensor.detach(), src, tag), [tensor]))
 
@@ -156,11 +159,11 @@ class DistlibGroup(ProcessGroupBase):
         return self.recv(tensors, None, tag)
 
     def barrier(self, opts: Any = None) -> CallWork:
-        """`torch.distributed.barrier`."""
+        """What `torch.distributed.barrier` calls."""
         if not is_asynchronous(opts):
             self.comm.barrier()
             return CallWork(DoneWork(self.comm.rank), [])
-        progress = Progress(Communicator.barrier)
+        progress = Underway(Communicator.barrier)
         return CallWork(self.comm.start(progress.run), [], progress)
 
     def monitored_barrier(self, timeout: object = None, wait_all_ranks: bool = False) -> None:
@@ -208,12 +211,20 @@ class DistlibGroup(ProcessGroupBase):
 
     def _begin(self, text: str, run: Callable[[Communicator], None], result: Tensors, opts: Any) -> CallWork:
         """Announce a call and begin it; where the caller waits for it anyway, in the caller's own thread."""
-        comm = self.comm.within(text)
+        comm = self.comm.within(text.removesuffix(")") + self._in_group())
         if not is_asynchronous(opts):
             run(comm)
             return CallWork(DoneWork(self.comm.rank), result)
-        progress = Progress(run)
+        progress = Underway(run)
         return self._noted(CallWork(comm.start(progress.run), result, progress))
+
+    def _in_group(self) -> str:
+        """How the text of a call ends: with the group's name, if that is not the default one."""
+        description, name = self.getGroupDesc(), self.getGroupName()
+        if self.is_default:
+            return ")"
+        shown = description if description not in ("", "undefined") else name[:_NAME_SHOWN]
+        return f", group={shown})"
 
     def _noted(self, work: CallWork) -> CallWork:
         if self._together is not None:
@@ -246,9 +257,7 @@ class DistlibGroup(ProcessGroupBase):
 
         return self._begin(call_text(name, [*_flat(pieces)], op=op), run, outputs, opts)
 
-    def _gather_all(
-        self, name: str, pieces: Sequence[Tensors], inputs: list[torch.Tensor], opts: Any
-    ) -> CallWork:
+    def _gather_all(self, name: str, pieces: Sequence[Tensors], inputs: list[torch.Tensor], opts: Any) -> CallWork:
         for outputs, own in zip(pieces, inputs, strict=True):
             self._check_pieces(name, outputs, True, written=True)
             check_sendable(name, own)
