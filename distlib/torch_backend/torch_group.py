@@ -55,7 +55,7 @@ class DistlibGroup(ProcessGroupBase):
         return self._reduce_all("all_reduce_coalesced", _listed(tensors), opts)
 
     def reduce(self, tensors: Any, opts: Any = None) -> CallWork:
-        """What `torch.distributed.reduce` calls."""
+        """`torch.distributed.reduce`: the root gets the result."""
         (tensor,) = _listed(tensors)
         op, root = op_of("reduce", opts), root_of(opts)
         check_sendable("reduce", tensor, written=True)
@@ -82,7 +82,7 @@ class DistlibGroup(ProcessGroupBase):
     # ── copies ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def broadcast(self, tensors: Any, opts: Any = None) -> CallWork:
-        """What `torch.distributed.broadcast` calls."""
+        """`torch.distributed.broadcast`: the tensors of the root for all."""
         given, root = _listed(tensors), root_of(opts)
         for tensor in given:
             check_sendable("broadcast", tensor, written=self.comm.rank != root)
@@ -159,7 +159,7 @@ class DistlibGroup(ProcessGroupBase):
         return self.recv(tensors, None, tag)
 
     def barrier(self, opts: Any = None) -> CallWork:
-        """What `torch.distributed.barrier` calls."""
+        """`torch.distributed.barrier`: nobody passes before all are there."""
         if not is_asynchronous(opts):
             self.comm.barrier()
             return CallWork(DoneWork(self.comm.rank), [])
