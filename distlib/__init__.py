@@ -22,6 +22,11 @@ if "ipykernel" in sys.modules:  # in a notebook, the ranks' fork server loads to
     _forkserver.current()
     _run_only_when_asked()
 
+if "IPython" in sys.modules:
+    from distlib.torch_backend.ranks_magic import offer_ranks_magic as _offer_ranks_magic
+
+    _offer_ranks_magic()
+
 
 def __getattr__(name: str) -> object:
     """A name of `distlib.names`. They take torch along, which commands such as `distlib lab` need not wait for.

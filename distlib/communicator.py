@@ -202,6 +202,14 @@ class Communicator(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has no subgroups: use split, which all ranks call")
 
+    def everybody(self, name: str) -> Communicator:
+        """A communicator of the same ranks, whose messages are told from those of this one. All ranks call it.
+
+        Args:
+            name: what a deadlock report calls the wait for the others.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no such copies: use split, which all ranks call")
+
     def within(self, call: str) -> Communicator:
         """This communicator for the messages of one collective call, such as "broadcast(root=2)".
 

@@ -14,6 +14,7 @@ from distlib.collectives import (
 from distlib.communicator import Communicator, ReduceOp, Work
 from distlib.network import Cluster, Link, choose_all_reduce
 from distlib.torch_backend.enter import torch_distributed
+from distlib.torch_backend.whole_program import run_program
 from distlib.trace import CallSite, Message, Trace
 from distlib.worlds.calibration import calibrate
 from distlib.worlds.diagnosis import (
@@ -58,6 +59,7 @@ __all__ = [
     "gather",
     "reduce",
     "reduce_scatter",
+    "run_program",
     "scatter",
     "torch_distributed",
 ]

@@ -123,7 +123,7 @@ _COSTS = {
 NO_ROWS = {
     "CallSite", "Communicator", "DeadlockError", "Message", "MessageMismatch", "PeerLost", "RankError", "ReduceOp",
     "ResultError", "RunTimeout", "TooMuchOutput", "Trace", "UnreceivedMessage", "Work", "VERSIONS", "Span", "StepTimes",
-    "Piece", "Shard", "unflatten", "decentralized", "torch_distributed",
+    "Piece", "Shard", "unflatten", "decentralized", "torch_distributed", "run_program",
 }  # fmt: skip
 
 INSIDES = (

@@ -13,6 +13,8 @@
 
 enter              torch_distributed(comm): torch's default group over the ranks of a communicator, for one block
 arguments          torch's options, read; and the text by which the ranks compare their calls
+whole_program      run_program: a program with an init_process_group of its own, unchanged, as torchrun starts it
+ranks_magic        %%ranks 4: the text of a cell as such a program
 groups_of_threads  several ranks in one process, each with process groups of its own
 
 Because every message is the course's, it stands in the trace, it is priced, and a mistake is named with rank and line.

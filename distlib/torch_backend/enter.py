@@ -26,6 +26,7 @@ from distlib.worlds.simulated.simulator import SimulatedCommunicator
 _PASSES_ON = True  # see worlds.call_site
 
 _dist: Any = torch.distributed
+_init_process_group = _dist.init_process_group  # torch's own, also while a whole program has another in its place
 _OF_TORCH = ("gloo", "nccl")
 
 
@@ -76,16 +77,27 @@ def torch_distributed(
         with _group_of_torch(comm, backend) as dist:
             yield dist
         return
+    with group_of_ours(comm, "torch_distributed", _with_op(all_reduce)) as dist:
+        yield dist
+
+
+@contextlib.contextmanager
+def group_of_ours(comm: Communicator, name: str, all_reduce: AllReduce = ring_all_reduce) -> Iterator[Any]:
+    """torch's default process group over the ranks of `comm`, for one block, whose messages are those of `comm`.
+
+    Args:
+        comm: of all ranks. Each of them enters the block.
+        name: of the function that the ranks have called, for a report about one that does not come.
+        all_reduce: the algorithm of all-reduce.
+    """
     with contextlib.ExitStack() as stack:
         stack.enter_context(_isolated(comm))
         stack.callback(setattr, sys, "excepthook", sys.excepthook)  # torch puts one around it that names the rank
-        everybody = comm.split(0)
-        assert everybody is not None
-        token = _base.set(Base(everybody, _with_op(all_reduce)))
+        token = _base.set(Base(comm.everybody(name), all_reduce))
         _register()
         try:
             store = _store(comm)
-            _dist.init_process_group(NAME, store=store, rank=comm.rank, world_size=comm.world_size)
+            _init_process_group(NAME, store=store, rank=comm.rank, world_size=comm.world_size)
             try:
                 yield _dist
             finally:
@@ -178,7 +190,7 @@ def _group_of_torch(comm: Communicator, backend: str) -> Iterator[Any]:
     endpoint = comm._endpoint
     mixed = backend == "gloo" and endpoint.device.type == "cuda"
     chosen = "cpu:gloo,cuda:nccl" if mixed else backend
-    _dist.init_process_group(chosen, store=_store(comm), rank=comm.rank, world_size=comm.world_size)
+    _init_process_group(chosen, store=_store(comm), rank=comm.rank, world_size=comm.world_size)
     endpoint.kept.append(_dist.group.WORLD)
     try:
         comm.barrier()  # all are connected before anybody goes on

@@ -285,14 +285,18 @@ class DistlibGroup(ProcessGroupBase):
         size, rows = self.comm.world_size, tensor.shape[0] if tensor.ndim else 0
         check_sendable(name, tensor, written=side == "output")
         if not sizes and rows % size:
-            raise ValueError(f"{name} expected {side} to have a multiple of {size} rows, one part a rank, got {rows}")
+            raise ValueError(
+                f"{name} expected {side} to have a multiple of {size} rows, one part for each rank, got {rows}"
+            )
         if sizes and (len(sizes) != size or sum(sizes) != rows):
             raise ValueError(f"{name} expected {size} {side} sizes that add up to {rows} rows, got {list(sizes)}")
         return list(tensor.detach().split(list(sizes) if sizes else [rows // size] * size))
 
     def _check_pieces(self, name: str, pieces: Tensors, wanted: bool, written: bool = False) -> None:
         if wanted and len(pieces) != self.comm.world_size:
-            raise ValueError(f"{name} expected a list of {self.comm.world_size} tensors, one a rank, got {len(pieces)}")
+            raise ValueError(
+                f"{name} expected a list of {self.comm.world_size} tensors, one for each rank, got {len(pieces)}"
+            )
         for index, piece in enumerate(pieces):
             check_sendable(name, piece, f" at place {index} of its list", written=written)
 

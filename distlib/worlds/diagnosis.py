@@ -26,6 +26,7 @@ from distlib.worlds import call_site
 
 _CYCLE_SHOWN = 6  # ranks of a long cycle that are written out
 _PLACE = re.compile(r"\bcell\s+(\d{1,6}),\s+line\s+(\d{1,6})\b")
+_MESSAGES = ("send", "recv", "payload")  # kinds of waits
 _EMPTY = re.compile(r"(\d+×)*0(×\d+)* \w")  # 0 float32
 _OTHER_GROUP = "Their calls are alike, but not on the same communicator."
 _SAME_GROUPS = "Hint: every rank has to use its communicators, those of split, in the same order."
@@ -231,11 +232,11 @@ class Wait:
     """One thing that a rank is blocked on.
 
     Attributes:
-        kind: "send", "recv", "payload", "barrier" or "split"; "travel to" or "travel from" for a message that both
-            sides have agreed on and that is under way on a paced network.
+        kind: "send", "recv" or "payload"; "travel to" or "travel from" for a message that both sides have agreed on
+            and that is under way on a paced network; the name of a meeting, as "barrier" or "split".
         peers: the ranks it has to come from.
         any_of: one of the peers is enough (receive from anyone); otherwise all are needed.
-        what: "4 float32"; for a barrier, which one.
+        what: "4 float32"; for a meeting, which one.
         place: the student's line.
         call: the collective call that the message belongs to, or None.
     """
@@ -251,6 +252,11 @@ class Wait:
     def is_empty(self) -> bool:
         """Whether it is a message without elements, as a ring sends where there are fewer elements than ranks."""
         return _EMPTY.match(self.what) is not None
+
+    @property
+    def is_meeting(self) -> bool:
+        """Whether it is one that all ranks of a communicator have to come to."""
+        return self.kind not in _MESSAGES and not self.kind.startswith("travel")
 
     def describe(self) -> str:
         peers = name_ranks(self.peers)
@@ -399,7 +405,7 @@ def _cycle_hint(states: Mapping[int, RankState], chain: Sequence[int]) -> str:
             " Every rank on this cycle sends, and none receives: a send returns only when the message is taken."
             "\nHint: comm.exchange(…) sends and receives at the same time; or let some ranks receive first."
         )
-    if kinds & {"barrier", "split"}:
+    if any(wait.is_meeting for rank in chain for wait in states[rank].waits):
         return "\nHint: every rank has to reach the same barrier, with nothing left to send or receive before it."
     return (
         "\nHint: write down, for one step, what each rank does first. For every send that somebody waits in, "
@@ -413,7 +419,7 @@ def _dead_end(state: RankState, before: RankState, rank: int) -> str:
         return "has died, and nobody else is left who could send.\nHint: stop receiving when the last sender is lost."
     if state.activity != "finished":
         return "cannot help."
-    if wait.kind in ("barrier", "split"):
+    if wait.is_meeting:
         return f"has already returned, without reaching this {wait.kind}.\nHint: call it on every rank, or on none."
     if wait.call:
         last = state.last_call

@@ -22,7 +22,8 @@ _OF_LOADER = os.path.join("torch", "utils", "data", "dataloader.py")
 _ELSEWHERE = {  # what a library advises, and what to do in a rank instead
     "please make sure to call init_process_group": (
         "as a rank has none. Call distlib's own collectives, all_reduce(comm, tensor); or torch's, in a block "
-        "`with torch_distributed(comm) as dist:`, with: from distlib import torch_distributed"
+        "`with torch_distributed(comm) as dist:`, with: from distlib import torch_distributed. A "
+        "whole program, which run_program runs, calls init_process_group() first"
     ),
 }
 _MOST_TOLD = 5  # exceptions of a group, and causes one behind another

@@ -186,7 +186,7 @@ def gathers_into_too_little(comm: Communicator, dist: Any) -> None:
         (quantized, "quantized"),
         (averages_integers, "convert to float first"),
         (combines_bits, "has the reductions SUM, AVG, PRODUCT, MIN, MAX"),
-        (gathers_into_too_little, "expected a list of 3 tensors, one a rank, got 2"),
+        (gathers_into_too_little, "expected a list of 3 tensors, one for each rank, got 2"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -65,6 +65,11 @@ class ProcessGroupCommunicator(Communicator):
         if self.world_size > 1:
             self._endpoint.meet(self._group, "barrier", None, self._site())
 
+    def everybody(self, name: str) -> Communicator:
+        self._endpoint.meet(self._group, name, None, self._site())
+        group = Group((*self._group.id, self._group.meetings, 0), self._group.members)
+        return ProcessGroupCommunicator(self._endpoint, group, None, self._called_from)
+
     def split(self, color: int | None, key: int | None = None) -> Communicator | None:
         color, key = check_split(color, key)
         everybody = self._endpoint.meet(self._group, "split", (color, key), self._site())

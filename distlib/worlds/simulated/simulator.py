@@ -390,6 +390,11 @@ class SimulatedCommunicator(Communicator):
     def barrier(self) -> None:
         self._meet("barrier", None)
 
+    def everybody(self, name: str) -> Communicator:
+        self._meet(name, None)
+        group = self._engine.group((self._group.id, self._meetings, 0), self._group.members)
+        return SimulatedCommunicator(self._engine, self._rank, group, self.cluster)
+
     def split(self, color: int | None, key: int | None = None) -> Communicator | None:
         color, key = check_split(color, key)
         everybody = self._meet("split", (color, key))
