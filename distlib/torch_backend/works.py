@@ -3,9 +3,9 @@
 DDP asks for a Future while backward is still under way, and waits for it at the end of backward, in C++. So a Future
 has to be filled in by whoever finishes the call: on real ranks that is the communication thread.
 
-In virtual time nothing runs in the background of a rank. There the call is run when its Future is asked for, on the clock of the
-background; the rank's own clock goes on to the call's end where the rank waits: at the end of its backward pass, in
-`wait`, or in a function that was handed to `then`.
+In virtual time nothing runs in the background of a rank. There the call is run when its Future is asked for, on the
+clock of the background; the rank's own clock goes on to the call's end where the rank waits: at the end of its backward
+pass, in `wait`, or in a function that was handed to `then`.
 """
 
 from __future__ import annotations
