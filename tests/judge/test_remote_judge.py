@@ -161,6 +161,12 @@ def test_the_line_is_named_where_a_rank_loops() -> None:
     assert "rank 0 was computing at cell 2, line" in told(run(answer)).replace("rank 1 was", "rank 0 was")
 
 
+def test_the_line_is_named_where_ranks_send_without_an_end() -> None:
+    answer = f"{RIGHT}    while True:\n        comm.exchange(tensor, 1 - comm.rank, incoming, 1 - comm.rank)"
+    found = told(run(answer, limits=Limits(check_seconds=1, submission_seconds=60)))
+    assert re.search(r"was computing at cell 2, line \d", found)
+
+
 def test_what_ranks_share_in_a_module_is_not_shared() -> None:
     answer = """
 import math
@@ -387,7 +393,7 @@ def test_a_framework_is_imported_once_for_a_class(judges: Judges) -> None:
     ):
         started.advance(2)
         started.gather(1)
-    assert started.cells.errors[1] == [("ValueError", "here: ['jax', 'torch']")]
+    assert started.cells.errors[1] == [("ValueError", "here: ['jax', 'torch'] (cell 1, line 2)")]
     made = notebook(RIGHT, setup=WITH_JAX)
     for _ in range(2):
         with judges(made) as judge:

@@ -99,6 +99,13 @@ def test_neither_groups_nor_a_clock_carry_a_sum() -> None:
     assert "has no clock" in told_hostile("sums_by_the_clock")
 
 
+def test_a_message_that_does_not_fit_can_not_be_caught() -> None:
+    assert tells(told_hostile("sums_by_sizes_that_do_not_fit"), "checks/errors.txt: mismatch")
+    at_the_end = "    try:\n        comm.send(tensor, comm.world_size)\n    except ValueError:\n        pass\n"
+    own = f"{solution('02_all_reduce', 'naive_all_reduce')}\n{at_the_end}"  # no other rank's doing: it may be caught
+    assert told(own, "naive_all_reduce", check_naive_all_reduce, world_sizes=(2, 3), lengths=(4,)) == ""
+
+
 def test_a_sum_that_is_right_though_messages_arrive_empty_came_another_way() -> None:
     options: dict[str, Any] = {"world_sizes": (2, 3), "lengths": (12,)}
     found = told(THROUGH_A_FILE, "naive_all_reduce", check_naive_all_reduce, **options)

@@ -58,6 +58,7 @@ class RemoteRun:
         gates: by rank, the gates that were passed: number and moment.
         shown: by rank, with what: number, and a tensor or None.
         busy: the ranks that are in the middle of something.
+        has_deaths: whether ranks die in it, so that a rank may catch what comes of that, and go on.
     """
 
     ranks: RemoteRanks
@@ -69,6 +70,7 @@ class RemoteRun:
     gates: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
     shown: dict[int, list[tuple[int, torch.Tensor | None]]] = field(default_factory=dict)
     busy: set[int] = field(default_factory=set)
+    has_deaths: bool = False
     deadline: float = 0.0
 
     def on(self, world: SimulatedWorld, speak: Speak) -> tuple[list[Any], Trace, RankError | None]:
@@ -78,6 +80,7 @@ class RemoteRun:
             What it returned, by rank (nothing if there was an error), the messages, and the error of the run.
         """
         self.ranks.gather(world.world_size)  # starting the processes is not the student's time
+        self.has_deaths = bool(world.deaths)
         self.deadline = time.monotonic() + self.seconds
         number = next(_numbers)
         _runs[number] = self
@@ -124,6 +127,7 @@ class Proxy:
         self._handles = Handles()  # counts here, too: what a rank says of itself does not count
         self._works: dict[int, _Started] = {}
         self._place = ""  # of the last call
+        self._misfit: RaisedElsewhere | None = None  # the first message of this rank that did not fit
         self._count = itertools.count()
         self._answers: dict[str, Callable[..., Any]] = {
             "send": self._send,
@@ -143,7 +147,7 @@ class Proxy:
         """Hand over a request, answer until the rank is done, and return what it tells at the end.
 
         Raises:
-            RaisedElsewhere: the rank's function has raised.
+            RaisedElsewhere: the rank's function has raised; or it has caught that a message did not fit.
             RunEnded: the rank's process has ended, is out of time, or talks nonsense.
         """
         try:
@@ -155,6 +159,8 @@ class Proxy:
                 if what in ("done", "raised"):
                     self._run.busy.discard(self._number)
                 if what == "done":
+                    if self._misfit is not None:
+                        raise self._misfit
                     return told["value"]
                 if what == "raised":
                     raise self._raised(**told)
@@ -186,9 +192,17 @@ class Proxy:
         except PeerLost as error:
             return {"error": "PeerLost", "text": str(error), "lost": list(error.lost)}
         except (MessageMismatch, ValueError, TypeError, RuntimeError) as error:
+            self._note_misfit(error, site)
             known = (MessageMismatch, ValueError, TypeError, RuntimeError)
             kind = next(kind.__name__ for kind in known if isinstance(error, kind))
             return {"error": kind, "text": str(error)}
+
+    def _note_misfit(self, error: Exception, site: CallSite) -> None:
+        """Remember a message that did not fit. A rank that catches this error has read in it what another rank has, and
+        no message with that was counted, so the run does not pass. What is wrong with a rank's own arguments names no
+        ranks, and may be caught."""
+        if isinstance(error, MessageMismatch) and error.ranks and not self._run.has_deaths:
+            self._misfit = self._misfit or RaisedElsewhere("MessageMismatch", str(error), site, "")
 
     def _group(self, number: int | None) -> SimulatedCommunicator:
         if type(number) is not int or not 0 <= number < len(self._groups):
@@ -312,7 +326,8 @@ class Proxy:
         return RunTimeout(text, [self._number])
 
     def _where(self) -> str:
-        """Ask a rank that does not answer for its line; empty if it doesn't say, or was never asked anything."""
+        """Ask a rank that does not answer for its line, or take that of the call which it makes just now; empty if it
+        says neither, or was never asked anything."""
         if not hasattr(self, "_question"):
             return ""
         self._run.ranks.interrupt(self._number)
@@ -320,8 +335,8 @@ class Proxy:
         try:
             while (told := self._question.hear(deadline))["what"] == "print":
                 self._run.ranks.printed.note(told["text"])
-            return limited(told["place"]) if told["what"] == "at" else ""
-        except (WireClosed, WireTimeout, WireError, KeyError):
+            return limited(told["place"]) if told["what"] == "at" else site_from(told["site"]).place
+        except (WireClosed, WireTimeout, WireError, KeyError, TypeError, ValueError):
             return ""
 
 

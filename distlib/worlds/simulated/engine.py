@@ -679,7 +679,7 @@ class Engine:
             return
         text = _mismatch(send, receive)
         for operation in (send, receive):
-            operation.error = problem = MessageMismatch(text)
+            operation.error = problem = MessageMismatch(text, [send.rank.number, receive.rank.number])
             if not operation.done:
                 self._unseen[operation] = problem
                 rank = operation.rank
