@@ -53,6 +53,8 @@ class Identities:
 
     def of(self, owner: Owner) -> Identity:
         """Whose an upload is."""
+        if question := self._of_two_students(owner):
+            return Identity("", question=question)
         if student := self._said_of_number(owner):
             return self._checked(student, owner)
         if owner.other:
@@ -64,6 +66,15 @@ class Identities:
         if student := self._said_of_name(owner):
             return replace(self._checked(student, owner), is_sure=not owner.source[1])
         return self._by_name(owner)
+
+    def _of_two_students(self, owner: Owner) -> str:
+        """What to ask where a name has Canvas's numbers of several students: no alias can tell such names apart."""
+        meant = {who for number in (owner.number, *owner.other_numbers) for who in self.roster.numbered(number)}
+        if owner.source[0] != CANVAS or not owner.other_numbers or len(meant) < 2:
+            return ""
+        who = joined(self.roster.shown(meant))
+        remedy = "Rename the file: Canvas shows whose it is, and only that number may stay"
+        return f"its name has Canvas's numbers of {who}. {remedy}"
 
     def _said_of_number(self, owner: Owner) -> str:
         """What the instructor has said about a name with its number."""

@@ -23,6 +23,7 @@ from distlib.classroom.uploads.upload_names import read_upload_name, without_cop
 MOODLE, CANVAS = "Moodle", "Canvas"
 _MOODLE = re.compile(r"_(?P<number>\d+)_assignsubmission_[a-z]+(?=_|$)")
 _CANVAS = re.compile(r"(?P<name>[^_]+)_(?P<late>LATE_)?(?P<number>\d+)_(?P<upload>\d+)_.+", re.DOTALL)
+_CANVAS_NUMBER = re.compile(r"(?=_(?:LATE_)?(\d+)_\d+_.)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Owner:
         platform: which one has given the name, "" for none.
         is_late: whether the platform says that it was handed in late.
         other: how else the name can be read: a student may have chosen it such that it seems to be somebody else's.
+        other_numbers: what else in it may be Canvas's number. In front of that stands a name that a student may choose,
+            behind it that of the file; both may have numbers.
         within: the folder around it that was taken for no student's; "" for none.
         is_claim: whether it is called as a platform would call it, among files that no platform has given a name.
     """
@@ -46,6 +49,7 @@ class Owner:
     platform: str = ""
     is_late: bool = False
     other: str = ""
+    other_numbers: tuple[str, ...] = ()
     within: str = ""
     is_claim: bool = False
 
@@ -106,7 +110,10 @@ def _readings(name: str) -> Iterator[Owner]:
         if each.start():
             yield Owner(name[: each.start()], each["number"], platform=MOODLE)
     if found := _CANVAS.fullmatch(name):
-        yield Owner(found["name"], found["number"], int(found["upload"][:18]), CANVAS, bool(found["late"]))
+        numbers = dict.fromkeys(each[1] for each in _CANVAS_NUMBER.finditer(name))
+        others = tuple(number for number in numbers if number != found["number"])
+        upload, is_late = int(found["upload"][:18]), bool(found["late"])
+        yield Owner(found["name"], found["number"], upload, CANVAS, is_late, other_numbers=others)
 
 
 def _is_wrapped(paths: Sequence[Sequence[str]], assignment: str, is_student: Callable[[str], bool]) -> bool:
