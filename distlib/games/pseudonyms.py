@@ -11,6 +11,7 @@ import unicodedata
 MOST_SIGNS = 24
 _MARKS = " -_.'"
 _TAKEN = {"par", "authors", "theauthors", "author", "record", "authorsrecord", "other", "others"}
+_ONE_SIGN = str.maketrans("lı10", "iiio")  # after small letters were made of all
 _TOGETHER = ("CJK", "HIRAGANA", "KATAKANA")  # Japanese is written with all of them
 
 
@@ -54,6 +55,7 @@ def script_of(letter: str) -> str:
 
 
 def pseudonym_key(name: str) -> str:
-    """What is equal for names that look alike: the letters and digits, without case and accents."""
+    """What is equal for names that look alike: the letters and digits, without case and accents. I, l and 1 are one
+    sign, and so are O and 0."""
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold())
-    return "".join(sign for sign in plain if unicodedata.category(sign)[0] in "LN")
+    return "".join(sign for sign in plain if unicodedata.category(sign)[0] in "LN").translate(_ONE_SIGN)

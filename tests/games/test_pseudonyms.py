@@ -39,7 +39,9 @@ def test_a_name_that_could_mislead_is_refused(name: str, why: str) -> None:
         check_pseudonym(name)
 
 
-@pytest.mark.parametrize("other", ["night-owl", "NIGHTOWL", "Ｎｉｇｈｔ Ｏｗｌ", "Níght Owl", "night.owl"])
+@pytest.mark.parametrize(
+    "other", ["night-owl", "NIGHTOWL", "Ｎｉｇｈｔ Ｏｗｌ", "Níght Owl", "night.owl", "NIght OwI", "N1ght 0wl"]
+)
 def test_what_looks_alike_is_the_same_name(other: str) -> None:
     assert pseudonym_key(check_pseudonym(other)) == pseudonym_key("Night Owl")
 
