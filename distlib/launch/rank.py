@@ -27,6 +27,7 @@ from distlib.launch.head_connection import Hello, Welcome
 from distlib.launch.link import RankConnection
 from distlib.launch.notice import SIGNALS, give_notice, of_this_process
 from distlib.launch.rendezvous import HeadWord, Rendezvous
+from distlib.worlds import call_site
 from distlib.worlds.diagnosis import Failure
 from distlib.worlds.not_compiled import leave_to_python
 from distlib.worlds.real.cards import identity_of, take_card
@@ -48,6 +49,7 @@ def be_rank(
     hopeless: Callable[[], bool] = lambda: False,
     *,
     card: int | None = None,
+    is_script: bool = False,
 ) -> int:
     """Join the head, and do what it says until it says goodbye. Returns the exit status.
 
@@ -55,6 +57,8 @@ def be_rank(
         patience: seconds to look for the head.
         hopeless: asked meanwhile; true when the head is known to have ended.
         card: the number of the GPU that it would take; None if it needs none.
+        is_script: whether the process is a script that was running before, and keeps its output, its threads, its
+            random numbers and its folder.
 
     Raises:
         LaunchError: there is no head to be found within `patience` seconds.
@@ -66,20 +70,26 @@ def be_rank(
     except (EOFError, OSError):
         return 1  # the head has said why
     link = RankConnection(connection, placement.rank, f"{placement}: lost the head, on node {head_node}.")
-    with _output(placement, link, welcome):
-        return _serve(placement, link, rendezvous, welcome, card)
+    with contextlib.nullcontext() if is_script else _output(placement, link, welcome):
+        return _serve(placement, link, rendezvous, welcome, card, is_script)
 
 
 def _serve(
-    placement: Placement, link: RankConnection, rendezvous: Rendezvous, welcome: Welcome, card: int | None
+    placement: Placement,
+    link: RankConnection,
+    rendezvous: Rendezvous,
+    welcome: Welcome,
+    card: int | None,
+    is_script: bool,
 ) -> int:
-    torch.set_num_threads(max(1, _cores() // placement.local_size))
+    if not is_script:
+        torch.set_num_threads(max(1, _cores() // placement.local_size))
     leave_to_python()
     if welcome.backend == "nccl":
         link.listen()  # pairs of ranks meet without a limit of time: who is left alone has to hear that it is over
     endpoint = _make_endpoint(placement, link, rendezvous, welcome, card)
     link.shield = endpoint.shield
-    process = LaunchedRank(placement, endpoint, link)
+    process = (ScriptRank if is_script else LaunchedRank)(placement, endpoint, link)
     if welcome.backend != "nccl":
         link.listen()
     try:
@@ -207,6 +217,13 @@ class LaunchedRank(RankProcess):
 
     def _on_exit(self, status: int) -> tuple[Any, ...]:
         raise _Goodbye(status)
+
+
+class ScriptRank(LaunchedRank):
+    """A rank that was a script before: it looks as it is."""
+
+    def _prepare(self, settings: dict[str, Any], news: News | None) -> None:
+        call_site.forget()
 
 
 # ── output ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,27 +11,23 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import signal
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 from distlib.launch.elastic import run_elastic
 from distlib.launch.environment import LaunchError, Placement
-from distlib.launch.head import Head
-from distlib.launch.notice import SIGNALS, passed_on_by_file, status_of
+from distlib.launch.notice import passed_on_by_file, status_of
 from distlib.launch.rank import be_rank
 from distlib.launch.rendezvous import FileRendezvous, Rendezvous, StoreRendezvous, default_directory
 from distlib.launch.script import Target, call_target
 from distlib.launch.secret_file import VARIABLE, own_secret, secret_path
+from distlib.launch.watch import be_head
 from distlib.worlds import pickling
 from distlib.worlds.diagnosis import RankError
 from distlib.worlds.real.cards import cards_here
-from distlib.worlds.real.output_relay import print_output
-from distlib.worlds.real.supervisor import RunSettings, Supervisor
-
-_NO_LIMIT = 2**62  # bytes that ranks may print
 
 
 @dataclass(frozen=True)
@@ -79,18 +75,18 @@ def launch(target: Target, placement: Placement | None, options: Options) -> int
 
 def _be_rank(placement: Placement, target: Target, options: Options) -> int:
     if placement.rank > 0:
-        card = _card(placement, options.backend)
+        card = card_of(placement, options.backend)
         return be_rank(placement, _rendezvous(placement, options), options.patience, card=card)
     head = HeadProcess(placement, target, options)
     try:
         rendezvous = _rendezvous(placement, options, opens=not placement.agent_store)
-        card = _card(placement, options.backend)
+        card = card_of(placement, options.backend)
         return be_rank(placement, rendezvous, options.patience, head.has_ended, card=card)
     finally:
         head.wait()  # it may have something to say, and ends when all ranks have
 
 
-def _card(placement: Placement, backend: str | None) -> int | None:
+def card_of(placement: Placement, backend: str | None) -> int | None:
     """The number of the GPU that a rank would take; None where it needs none, or there is none."""
     if backend == "gloo" or (backend is None and placement.world_size == 1) or not cards_here():
         return None
@@ -163,28 +159,6 @@ class HeadProcess:
 
 
 def _be_head(placement: Placement, target: Target, options: Options, parent: int) -> int:
-    """Gather the ranks, and watch over the run."""
-    os.setsid()  # torchrun and a terminal signal rank 0's whole group; the head is to tell what became of it
-    for number in (*SIGNALS, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
-    try:
-        rendezvous = _rendezvous(placement, options)
-        with Head(placement, rendezvous, backend=options.backend) as head:
-            head.gather(options.patience, wanted=lambda: os.getppid() == parent)
-            status = _watch(head, target)
-            head.dismiss(status)
-            return status
-    except LaunchError as error:
-        print(f"distlib launch: {error}", file=sys.stderr, flush=True)
-        return 1
-
-
-def _watch(head: Head, target: Target) -> int:
-    """The run itself. Returns the exit status, 1 after it has said what went wrong."""
-    settings = RunSettings(1, None, False, 0, _NO_LIMIT, print_output)
-    try:
-        return status_of(Supervisor(head, settings, pickling.pack_call(call_target, (target,), {})).run())
-    except RankError as error:
-        head.name_nodes(error)
-        print("\n".join(error._render_traceback_()), file=sys.stderr, flush=True)
-        return 1
+    call = pickling.pack_call(call_target, (target,), {})
+    find = partial(_rendezvous, placement, options)
+    return be_head(placement, find, call, parent, patience=options.patience, backend=options.backend)

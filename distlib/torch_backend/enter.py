@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
@@ -44,6 +43,7 @@ class Base:
 
 
 _base: ContextVar[Base] = ContextVar("base")
+_of_process: Base | None = None
 
 
 @contextlib.contextmanager
@@ -116,7 +116,7 @@ def make_group(options: Any, _: object = None) -> DistlibGroup:
     Raises:
         RuntimeError: this process is no rank.
     """
-    base = _base.get(None)
+    base = _base.get(_of_process)
     if base is None:
         raise RuntimeError(
             'the backend "distlib" needs a rank to run on: call torch_distributed(comm) in a function that a World '
@@ -128,10 +128,21 @@ def make_group(options: Any, _: object = None) -> DistlibGroup:
     return DistlibGroup(base.comm.subgroup(members, str(options.group_id)), base.all_reduce)
 
 
-@functools.cache
+def is_rank() -> bool:
+    """Whether process groups that are made here have ranks to run on."""
+    return _base.get(_of_process) is not None
+
+
+def use_for_process(comm: Communicator) -> None:
+    """Make all process groups of this process over `comm`, outside of any block of `torch_distributed`."""
+    global _of_process
+    _of_process = Base(comm, ring_all_reduce)
+
+
 def _register() -> None:
-    """Tell torch of the backend, once in a process."""
-    _dist.Backend.register_backend(NAME, make_group, extended_api=True, devices=["cpu", "cuda"])
+    """Tell torch of the backend, if it does not know it yet: see distlib_backend."""
+    if not hasattr(_dist.Backend, NAME.upper()):
+        _dist.Backend.register_backend(NAME, make_group, extended_api=True, devices=["cpu", "cuda"])
 
 
 def _isolated(comm: Communicator) -> contextlib.AbstractContextManager[None]:
