@@ -44,6 +44,17 @@ def test_they_find_each_other_without_knowing_an_address(two: Machines, tmp_path
     assert list((tmp_path / "meeting").iterdir()) == []
 
 
+def test_a_script_of_ones_own_on_both(two: Machines, tmp_path: Path) -> None:
+    """It says init_process_group("distlib"), and has the variables that torchrun sets."""
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": two.addresses[1], "MASTER_PORT": "29500", "HOME": str(tmp_path)}
+    command = [sys.executable, str(SCRIPT.with_name("plain_script.py")), "ends"]
+    ends = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    ranks = [two.start(rank + 1, command, {**shared, "RANK": str(rank)}, **ends) for rank in range(2)]
+    told = [rank.communicate(timeout=PATIENCE) for rank in ranks]
+    assert [out for out, _ in told] == [f"rank {rank} of 2: 1\nrank {rank} goes on\n" for rank in range(2)]
+    assert "Traceback" not in told[0][1] + told[1][1]  # torch itself warns that the machines have no names
+
+
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_machine_that_falls_silent_is_named(two: Machines, tmp_path: Path, lost: int) -> None:
     """Its cable is cut: no end of a connection arrives, only nothing any more."""
