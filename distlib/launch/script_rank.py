@@ -107,10 +107,13 @@ class Script:
         if os.getpid() != self._pid or self._loop.dead:
             return
         self._error = self._error or sys.exc_info()[1]
+        exits = isinstance(self._error, SystemExit)
+        if isinstance(self._error, SystemExit) and not self._error.code:
+            self._error = None  # it has ended as programs do
         status = self._loop.switch()
         if self._head is not None:
             self._head.wait()
-        if status:
+        if status and not exits:  # else Python ends with the script's own status
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(Exception):
                     stream.flush()
