@@ -19,12 +19,12 @@ from typing import NoReturn
 
 from distlib.launch.elastic import run_elastic
 from distlib.launch.environment import LaunchError, Placement
+from distlib.launch.head_process import be_head
 from distlib.launch.notice import passed_on_by_file, status_of
 from distlib.launch.rank import be_rank
 from distlib.launch.rendezvous import FileRendezvous, Rendezvous, StoreRendezvous, default_directory
 from distlib.launch.script import Target, call_target
 from distlib.launch.secret_file import VARIABLE, own_secret, secret_path
-from distlib.launch.watch import be_head
 from distlib.worlds import pickling
 from distlib.worlds.diagnosis import RankError
 from distlib.worlds.real.cards import cards_here

@@ -15,12 +15,16 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import json
 import multiprocessing.util
 import os
 import secrets
 import socket
+import subprocess
 import sys
+from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -31,7 +35,6 @@ from distlib.launch.environment import LaunchError, Placement, read_placement
 from distlib.launch.rank import be_rank
 from distlib.launch.rendezvous import FileRendezvous, Rendezvous, StoreRendezvous, default_directory
 from distlib.launch.run import card_of
-from distlib.launch.script_head import start_head
 from distlib.launch.secret_file import own_secret, secret_path
 from distlib.torch_backend.enter import use_for_process
 from distlib.worlds.diagnosis import RankError
@@ -41,6 +44,7 @@ _PASSES_ON = True  # see worlds.call_site
 
 _MEETING = "distlib"
 _BY_HAND = "init_process_group"
+_HEAD = "distlib.launch.script_head"
 
 
 def become_rank(options: Any) -> None:
@@ -74,7 +78,7 @@ class Script:
     def __init__(self, placement: Placement, patience: float) -> None:
         global _script
         self._pid = os.getpid()
-        self._head = start_head(placement, patience) if placement.rank == 0 else None
+        self._head = _start_head(placement, patience) if placement.rank == 0 else None
         self._lines = greenlet.getcurrent()
         self._loop = greenlet.greenlet(partial(self._be_rank, placement, patience))
         self._hook = sys.excepthook
@@ -154,3 +158,15 @@ def _placement(options: Any) -> Placement:
         options.store.set(_MEETING, secrets.token_hex(8))
     run = options.store.get(_MEETING).decode()
     return Placement(_BY_HAND, run, rank, size, rank, size, 0, 1, host)
+
+
+def _start_head(placement: Placement, patience: float) -> subprocess.Popen[bytes]:
+    """Start the head next to this process, that of rank 0."""
+    told = json.dumps({"placement": asdict(placement), "parent": os.getpid(), "patience": patience})
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen([sys.executable, "-m", _HEAD], stdin=subprocess.PIPE, env=environment)
+    assert process.stdin is not None
+    process.stdin.write(told.encode())
+    process.stdin.close()
+    return process
