@@ -518,7 +518,7 @@ print(report)
 # %% [markdown]
 # **Hidden test: 6 points.** 20 steps and 4 ranks, other batches, more and other buckets, frozen layers, parameters that
 # have no gradient in some steps on some ranks, layers that are used in another order, two layers with one weight, a
-# module with three inputs or three buffers, float32.
+# module with three inputs or three buffers, or a buffer of another dtype, float32.
 
 # %% test="OverlappedDDP_hidden" points=6
 # The hidden tests of OverlappedDDP stand here when your work is graded.
@@ -569,10 +569,11 @@ report = check_overlapped_ddp(
     trainings=[
         Training([4] * 4, bucket_bytes=150, order=[0, 2, 1]),
         Training([4] * 4, bucket_bytes=150, tied=True),
+        Training([3, 5, 2], steps=3, passes=2, counts=True),
     ],
     seed=55,
 )
-assert len(report) == 4
+assert len(report) == 6
 
 report = check_overlapped_ddp(
     OverlappedDDP,

@@ -19,6 +19,7 @@ from distlib.checks.rules.values import is_close
 from distlib.exercises.ddp.training_plays import Model, descend, evaluate, one_pass
 
 RATE = 0.5
+BUFFER = "the buffer "  # before its name, in a remark
 ALONE, SHARED, EVALUATION = "in no_sync", "", "in evaluation, after parallel.eval()"  # what a pass may be
 
 
@@ -38,7 +39,8 @@ class Training:
         dtype: of everything.
         samples: of each rank, in each batch.
         inputs: how many the module takes: one batch, whether it uses its last parameter, and more batches to add to it.
-        buffers: how many the module has.
+        buffers: how many of this dtype the module has.
+        counts: whether it has one more, an int64.
     """
 
     widths: Sequence[int]
@@ -54,6 +56,7 @@ class Training:
     samples: int = 3
     inputs: int = 2
     buffers: int = 1
+    counts: bool = False
 
     @property
     def title(self) -> str:
@@ -65,6 +68,7 @@ class Training:
             ", a parameter without gradient" * bool(self.unused),
             f", layers used in the order {listed(self.order)}" * bool(self.order),
             ", two layers with one weight" * self.tied,
+            ", an int64 among its buffers" * self.counts,
         ]
         return "".join(notes)
 
@@ -87,6 +91,7 @@ def training_inputs(training: Training, rank: int, seed: int, seconds: float) ->
         "layers": layers,
         "extra": draw(widths[-1]) + 1,
         "mean": draw(widths[0]),
+        "count": torch.randint(99, (), generator=numbers) if training.counts else None,
         "more": [draw(number + 1) for number in range(training.buffers - 1)],
         "tied": training.tied,
         "inputs": training.inputs,
@@ -177,7 +182,7 @@ def train_alone(case: Case) -> Right:
 
 def tensors_of(model: Model) -> dict[str, torch.Tensor]:
     """Copies of the parameters and the buffers, by what a remark calls them."""
-    buffers = [(f"the buffer {name}", buffer) for name, buffer in model.named_buffers()]
+    buffers = [(f"{BUFFER}{name}", buffer) for name, buffer in model.named_buffers()]
     named = [*model.named_parameters(), *buffers]
     return {name: tensor.detach().clone() for name, tensor in named}
 

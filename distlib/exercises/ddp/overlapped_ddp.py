@@ -23,6 +23,7 @@ from distlib.checks.task import Draw, Remarks, task
 from distlib.exercises.ddp.all_reduces import all_reduces
 from distlib.exercises.ddp.cases import (
     ALONE,
+    BUFFER,
     EVALUATION,
     SHARED,
     Right,
@@ -171,7 +172,7 @@ def _constructed(seen: Seen, right: Right) -> Remarks:
             everyone = torch.stack([tensors[name] for tensors in brought])
             mistakes = {
                 say("still_own"): everyone[rank],
-                say("sums_or_averages"): [everyone.sum(0), everyone.mean(0)],
+                say("sums_or_averages"): [everyone.sum(0), everyone.double().mean(0).to(everyone.dtype)],
             }
             yield holds(say("constructed", name=name, rank=rank), found, first, mistakes, is_wrong="", same=same)
 
@@ -185,13 +186,14 @@ BUFFERS = {
 
 def _buffers(seen: Seen, right: Right, step: int, rank: int) -> Remarks:
     kinds, found = seen.facts.kinds, seen[rank]["seen"]
+    buffers = ", ".join(name.removeprefix(BUFFER) for name in right.constructed if name.startswith(BUFFER))
     for number, kind in enumerate(kinds, step * len(kinds)):
         if len(found) <= number:
             yield say.remark("not_called", step=step + 1)
         entry, cause = BUFFERS[kind]
         if kind == SHARED and seen.facts.passes > 1:
             cause = say("copies_missing_after_no_sync")
-        wrong = say(entry, step=step + 1, kind=kind, rank=rank)
+        wrong = say(entry, step=step + 1, kind=kind, buffers=buffers, rank=rank)
         yield holds(wrong, found[number], right.seen[rank][number], is_wrong="", same=same, otherwise=cause)
 
 
@@ -264,7 +266,8 @@ def _(seen: Seen) -> Remarks:
 def _shared_pass(seen: Seen, layout: BucketCase, passes: Sequence[Pass]) -> Remarks:
     """What all ranks together send in a pass outside of no_sync."""
     state = seen.given("state")[0]
-    yield _forward(passes, (seen.size - 1) * sum(buffer.nbytes for buffer in (state["mean"], *state["more"])))
+    buffers = [each for each in (state["mean"], state["count"], *state["more"]) if each is not None]
+    yield _forward(passes, (seen.size - 1) * sum(buffer.nbytes for buffer in buffers))
     yield from (computes_only(each, GATE_SECONDS, say("hook_waits")) for each in passes)
     yield all_reduces(
         [each.later for each in passes],

@@ -39,18 +39,24 @@ def seconds_of(inputs: dict[str, Any], k: int) -> float:
 class Watched(RunningMean):
     """A `RunningMean` whose buffers move in training mode only, and which keeps what they were.
 
+    Its count, if there is one, also counts numbers above 0, so that it differs from rank to rank.
+
     Attributes:
         seen: the numbers of all buffers at the beginning of each forward pass.
     """
 
-    def __init__(self, start: torch.Tensor, more: Sequence[torch.Tensor]) -> None:
-        super().__init__(start, more=more)
+    def __init__(self, start: torch.Tensor, count: torch.Tensor | None, more: Sequence[torch.Tensor]) -> None:
+        super().__init__(start, count, more)
         self.seen: list[torch.Tensor] = []
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """`values` minus the buffer; shape [samples, features]."""
-        self.seen.append(torch.cat(list(self.buffers())))
-        return super().forward(values) if self.training else values - self.mean
+        self.seen.append(torch.cat([buffer.reshape(-1).to(self.mean.dtype) for buffer in self.buffers()]))
+        if not self.training:
+            return values - self.mean
+        if self.count is not None:
+            self.count += (values > 0).sum()
+        return super().forward(values)
 
 
 class Scale(torch.nn.Module):
@@ -69,15 +75,15 @@ class Model(torch.nn.Module):
     """The model of the play.
 
     Args:
-        state: "layers": weight and bias of each; "extra"; "mean", "more": the buffers: tensors. "frozen": layers that
-            are not trained; "order": the layers in the order in which values go through them; "tied": whether the last
-            layer has the weight of the first; "inputs": how many it takes.
+        state: "layers": weight and bias of each; "extra"; "mean", "count", "more": the buffers: tensors; count may be
+            None. "frozen": layers that are not trained; "order": the layers in the order in which values go through
+            them; "tied": whether the last layer has the weight of the first; "inputs": how many it takes.
         gate: of the play.
     """
 
     def __init__(self, state: dict[str, Any], gate: PassGate) -> None:
         super().__init__()
-        self.running = Watched(state["mean"], state["more"])
+        self.running = Watched(state["mean"], state["count"], state["more"])
         self.layers = torch.nn.ModuleList(linear(weight, bias) for weight, bias in state["layers"])
         self.gates = [Gate(gate, number) for number in range(len(self.layers))]
         self.scale = Scale(state["extra"])
