@@ -166,7 +166,7 @@ print(report)
 # %% test="may_proceed_hidden" points=1
 # The hidden tests of may_proceed stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 12 workers, other clocks and bounds, the slowest worker at any place.
+### What this tests: up to 12 workers, other clocks and bounds, also large ones, the slowest worker at any place.
 from random import Random
 
 from distlib.checks.questions import check_answers
@@ -176,11 +176,12 @@ questions = [
     (({7: 24}, 7, bound), True, "a single worker is the slowest.") for bound in (0, 2, math.inf)
 ]
 for size in range(2, 13):
-    for bound in (0, 1, 3, 6):
+    for bound in (0, 1, 3, 6, draw.randint(100, 10**7)):
         for lead in (0, bound, bound + 1):
             first, second, *others = draw.sample(range(40), size)
-            drawn = [(first, 20 + lead), (second, 20)]
-            drawn += [(rank, draw.randint(21, 29)) for rank in others]
+            slowest = draw.choice([20, draw.randint(10**3, 10**8)])
+            drawn = [(first, slowest + lead), (second, slowest)]
+            drawn += [(rank, slowest + draw.randint(1, 9)) for rank in others]
             questions.append(
                 (
                     (dict(draw.sample(drawn, size)), first, bound),
@@ -190,7 +191,7 @@ for size in range(2, 13):
             )
 questions.append((({2: 5, 9: 90_000}, 9, math.inf), True, "without a bound nobody waits."))
 report = check_answers(may_proceed, ["clocks", "worker", "bound"], questions)
-assert len(report) == 136
+assert len(report) == 169
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -378,7 +379,7 @@ print(report)
 # %% test="shard_parameters_hidden" points=2
 # The hidden tests of shard_parameters stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 7 servers, many tensors of different sizes and dtypes, one very large tensor.
+### What this tests: up to 7 servers, many tensors of different sizes and dtypes, very large ones, too.
 from random import Random
 
 from distlib.checks.questions import check_each
@@ -398,8 +399,17 @@ for servers in range(1, 8):
             draw.randint(100, 300),
         )
     )
+for servers in (3, 5):
+    lengths = [draw.randint(10**6, 10**9) for _ in range(11)]
+    questions.append(
+        (
+            [(length, draw.choice([1, 2, 4, 8])) for length in lengths],
+            servers,
+            draw.randint(10**8, 10**9),
+        )
+    )
 report = check_each(shard_parameters, sound_plan, questions)
-assert len(report) == 11
+assert len(report) == 13
 ### END HIDDEN TESTS
 
 # %% [markdown]

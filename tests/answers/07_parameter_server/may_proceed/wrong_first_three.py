@@ -1,4 +1,4 @@
 # Wrong: looks at the first three clocks. Loses the hidden marks.
-# Told: it is 4 ahead of the slowest worker.
+# Told: ahead of the slowest worker.
 def may_proceed(clocks, worker, bound):
     return clocks[worker] - min(list(clocks.values())[:3]) <= bound
