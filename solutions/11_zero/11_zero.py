@@ -498,7 +498,7 @@ print(report)
 # %% test="shard_gradients_hidden" points=4
 # The hidden tests of shard_gradients stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks, more shapes, float32, small norms, no clipping, several calls one after the other.
+### What this tests: up to 6 ranks, more shapes, float32, small and large norms, no clipping, several calls in a row.
 import math
 
 import torch
@@ -517,12 +517,13 @@ report = check_shard_gradients(
         Clipping(3, shapes=[(4, 2), (3,)], relative_norm=1.5, norm=5.0, calls=2),
         Clipping(4, shapes=[(3, 2), (5,)], relative_norm=0.7, norm=2e-5),
         Clipping(1, shapes=[(5,), (3, 2)], relative_norm=2.0),
-        Clipping(5, shapes=[(1,), (3,)], relative_norm=0.5),
+        Clipping(5, shapes=[(1,), (3,)], relative_norm=0.5, norm=7e5),
         Clipping(3, shapes=[(2, 5)], relative_norm=0.5),
+        Clipping(3, shapes=[(4, 3)], relative_norm=0.8, norm=3e-7),
     ],
     seed=113,
 )
-assert len(report) == 10
+assert len(report) == 11
 assert all(9 * 8 <= sent <= (9 + 1) * 8 for sent in report[0].trace.bytes_sent)
 assert max(report[1].trace.bytes_sent) <= 4 * (7 + 1) * 8
 assert len({float(result["calls"][0]["norm"]) > 0 for result in report[7].results}) == 1
@@ -719,7 +720,7 @@ print(report)
 # %% test="FullyShardedModule_hidden" points=6
 # The hidden tests of FullyShardedModule stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 5 ranks, more and small units, units of several tensors, passes, evaluation, two models.
+### What this tests: up to 5 ranks, more units, small ones, without biases, of several tensors, passes, two models.
 import torch
 
 from distlib.exercises.zero.unit_cases import Sharding
@@ -731,6 +732,7 @@ report = check_fully_sharded_module(
         Sharding(2, widths=[9, 13, 12, 10]),
         Sharding(4, widths=[8, 9, 11], layers=3, evaluates=True),
         Sharding(3, widths=[8, 12, 12], passes=3),
+        Sharding(3, widths=[9, 10, 12], layers=2, biases=False),
         Sharding(5, widths=[9, 1, 1, 14, 3], steps=1),
         Sharding(3, widths=[10, 13, 8], dtype=torch.float32),
         Sharding(2, widths=[8, 11, 9], inputs=3, samples=[2, 3], evaluates=True),
@@ -740,7 +742,7 @@ report = check_fully_sharded_module(
     ],
     seed=114,
 )
-assert len(report) == 9
+assert len(report) == 10
 assert [2 * 2 * 214 * 8 <= sent <= 2 * 3 * 214 * 8 for sent in report[0].trace.bytes_sent] == [
     True
 ] * 2

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import torch
 
 
-def linear(weight: torch.Tensor, bias: torch.Tensor) -> torch.nn.Linear:
-    """A linear layer with copies of `weight` [outputs, inputs] and `bias` [outputs]."""
-    made = torch.nn.Linear(weight.shape[1], weight.shape[0], dtype=weight.dtype)
+def linear(weight: torch.Tensor, bias: torch.Tensor | None) -> torch.nn.Linear:
+    """A linear layer with copies of `weight` [outputs, inputs] and of `bias` [outputs], if there is one."""
+    made = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, dtype=weight.dtype)
     made.weight.data.copy_(weight)
-    made.bias.data.copy_(bias)
+    if bias is not None:
+        made.bias.data.copy_(bias)
     return made
 
 

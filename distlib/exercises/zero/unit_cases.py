@@ -27,6 +27,7 @@ class Sharding:
         ranks: how many there are.
         widths: of the first unit's inputs, and of each unit's outputs.
         layers: linear layers of each unit.
+        biases: whether they have some.
         steps: of the optimizer.
         passes: forward and backward passes in each step.
         evaluates: whether a forward pass without gradients comes after each step.
@@ -40,6 +41,7 @@ class Sharding:
     ranks: int
     widths: Sequence[int]
     layers: int = 1
+    biases: bool = True
     steps: int = 2
     passes: int = 1
     evaluates: bool = False
@@ -60,8 +62,8 @@ class Sharding:
         return [FlatShards(self.ranks, self._shapes(*pair), self.dtype) for pair in pairwise(self.widths)]
 
     def _shapes(self, inputs: int, outputs: int) -> list[tuple[int, ...]]:
-        first = [(outputs, inputs), (outputs,)]
-        return [(outputs, outputs), (outputs,)] * (self.layers - 1) + first
+        bias: list[tuple[int, ...]] = [(outputs,)] * self.biases
+        return [(outputs, outputs), *bias] * (self.layers - 1) + [(outputs, inputs), *bias]
 
     @property
     def shards(self) -> int:
@@ -104,6 +106,7 @@ class Sharding:
         parts += [f"{self.passes} backward passes in each step"] * (self.passes > 1)
         shape = [*self.samples, self.widths[0]]
         parts += [f"{self.inputs} inputs of shape {shape}"] * (self.inputs > 1)
+        parts += ["without biases"] * (not self.biases)
         parts += [f"each of {self.tensors} tensors"] * (self.tensors > 1)
         parts += ["with evaluation"] * self.evaluates + ["two models in turn"] * self.next_to
         return ", ".join([*parts, count(self.steps, "step")])

@@ -48,15 +48,18 @@ class MomentUnit(torch.nn.Module):
     """Linear layers, the last one with a moment, and a tanh. What computes first is registered last.
 
     Args:
-        parameters: weight and bias of each layer, as they are registered.
+        parameters: the weight of each layer and its bias, if it has one, as they are registered.
         note: of moments.
         number: of the unit.
     """
 
     def __init__(self, parameters: Sequence[torch.Tensor], note: Note, number: int) -> None:
         super().__init__()
-        pairs = zip(parameters[::2], parameters[1::2], strict=True)
-        self.layers = torch.nn.ModuleList(linear(weight, bias) for weight, bias in pairs)
+        follows = zip(parameters, [*parameters[1:], None], strict=True)
+        pairs = [(each, after) for each, after in follows if each.dim() == 2]
+        self.layers = torch.nn.ModuleList(
+            linear(weight, None if after is None or after.dim() == 2 else after) for weight, after in pairs
+        )
         self._note, self._number = note, number
 
     def forward(self, values: torch.Tensor, *more: torch.Tensor) -> torch.Tensor:
