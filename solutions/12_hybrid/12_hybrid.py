@@ -859,7 +859,7 @@ print(report)
 # %% test="choose_strategy_hidden" points=3
 # The hidden tests of choose_strategy stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: clusters of up to 24 ranks, models whose heads, layers and batch leave few layouts, and no memory.
+### What this tests: clusters of up to 24 ranks, models small and large that leave few layouts, and no memory.
 from distlib.exercises.hybrid.checks import check_choose_strategy
 
 report = check_choose_strategy(
@@ -875,6 +875,13 @@ report = check_choose_strategy(
     model={"layers": 12, "features": 384, "heads": 12, "sequence": 256, "batch": 24},
     clusters=[(2, 6)],
     seed=129,
+)
+
+report = check_choose_strategy(
+    choose_strategy,
+    model={"layers": 36, "features": 7680, "heads": 60, "sequence": 1024, "batch": 180},
+    clusters=[(1, 2), (2, 3)],
+    seed=130,
 )
 ### END HIDDEN TESTS
 
