@@ -194,6 +194,7 @@ report = check_tf_config(
     tasks=[
         ({"evaluator": ["a:1"], "ps": ["c:1", "b:1", "a:2"]}, "ps", 2),
         ({"worker": ["a:65535"]}, "worker", 0),
+        ({"worker": ["GPU-7.Cluster_2:22", "node-3:80"], "ps": ["c:1"]}, "worker", 1),
         ({"chief": [], "worker": ["z:1", "b:1"]}, "worker", 1),
         ({"worker": ["a:1", "b:1"]}, "worker", -1),
         ({"chief": [], "worker": ["a:1"]}, "chief", 0),
@@ -227,8 +228,8 @@ report = check_tf_config(
     seed=131,
 )
 texts = [answer.get("returned") for answer in report.answers]
-assert [loads(text)["task"]["index"] for text in texts[:3]] == [2, 0, 1]
-assert texts[3:29] == [None] * 26 and None not in texts[29:] and len(texts) == 36
+assert [loads(text)["task"]["index"] for text in texts[:4]] == [2, 0, 1, 1]
+assert texts[4:30] == [None] * 26 and None not in texts[30:] and len(texts) == 37
 ### END HIDDEN TESTS
 
 # %% [markdown]

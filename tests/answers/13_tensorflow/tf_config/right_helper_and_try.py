@@ -2,7 +2,7 @@
 def check_address(address, others):
     try:
         host, port = address.split(":")
-        if not host or not 1 <= int(port) <= 65535 or set(address) & set(" \t\n/+_"):
+        if not host or set(host) & set(" \t\n/") or set(port) & set(" \t\n+_") or not 1 <= int(port) <= 65535:
             raise ValueError
     except ValueError:
         raise ValueError(f"an address is host:port, and this is {address}") from None
