@@ -275,12 +275,12 @@ assert [call["compiled"] for call in report[1][0]["calls"]][2:] == [0]
 print(report)
 
 # %% [markdown]
-# **Hidden test: 5 points.** Other devices, other trees and sizes of parameters, another loss, another rate, more steps.
+# **Hidden test: 5 points.** Other devices, trees and sizes of parameters, losses, samples and rates, more steps.
 
 # %% test="spmd_step_hidden" points=5
 # The hidden tests of spmd_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: 3 and 4 devices, not the first ones; lists of dicts; other losses, rates, axes, sizes; four steps.
+### What this tests: 2 to 4 devices, not the first ones; lists of dicts; other losses, samples, rates, axes and sizes.
 from distlib.exercises.jax_programs.checks import Descent, check_spmd_step
 
 report = check_spmd_step(
@@ -288,10 +288,12 @@ report = check_spmd_step(
     plans=[
         Descent(3, samples=30, first=2, axis="x", widths=[4, 7, 2], steps=4),
         Descent(4, samples=16, model="list of layers", first=4, rate=0.3, widths=[6, 5, 7, 3]),
+        Descent(2, samples=10, model="line"),
+        Descent(3, samples=15, model="line", sample=[4, 2]),
     ],
     seed=62,
 )
-assert len(report) == 2
+assert len(report) == 4
 assert all(call["compiled"] == 0 for seen in report for call in seen[0]["calls"][2:])
 ### END HIDDEN TESTS
 

@@ -238,7 +238,8 @@ close = partial(is_close, relative=1e-3, absolute=1e-4)  # rounding is free, in 
 class Descent:
     """Devices of the mesh, from number `first` on; samples of the whole batch; names of axis and loss; the rate.
 
-    `widths` of the layers, inputs and outputs included; `steps`: calls of the step.
+    `widths` of the layers, inputs and outputs included; of a line instead `sample`, the shape of a sample's inputs and
+    targets; `steps`: calls of the step.
     """
 
     devices: int
@@ -248,16 +249,26 @@ class Descent:
     model: str = "two layers"
     rate: float = 0.4  # no rate at all is then 2.5 times as far: no number of devices, and no square of one
     widths: Sequence[int] = (5, 8, 3)
+    sample: Sequence[int] = ()
     steps: int = 3
 
     @property
     def title(self) -> str:
         """How students read it."""
         start = f" from number {self.first} on" * (self.first > 0)
-        return f"on {count(self.devices, 'device')}{start}, {self.samples} samples, axis {self.axis!r}, {self.model}"
+        samples = f"{self.samples} samples" + f" of shape {list(self.sample)}" * (self.model == "line")
+        return f"on {count(self.devices, 'device')}{start}, {samples}, axis {self.axis!r}, {self.model}"
+
+    @property
+    def batch(self) -> list[tuple[int, ...]]:
+        """The shapes of inputs and targets."""
+        of_a_sample = [self.sample] * 2 if self.model == "line" else [self.widths[:1], self.widths[-1:]]
+        return [(self.samples, *each) for each in of_a_sample]
 
 
 def _drawn_params(draw: Draw, plan: Descent) -> Any:
+    if plan.model == "line":
+        return {"slope": draw.normal(()).float(), "start": draw.normal(()).float()}
     layers = [
         {"W": (draw.normal(shape) / 2).float(), "b": draw.normal(shape[1:]).float()}
         for shape in itertools.pairwise(plan.widths)
@@ -268,8 +279,8 @@ def _drawn_params(draw: Draw, plan: Descent) -> Any:
 
 
 def _drawn_batch(draw: Draw, plan: Descent) -> tuple[torch.Tensor, torch.Tensor]:
-    inputs, outputs = plan.widths[0], plan.widths[-1]
-    return draw.normal((plan.samples, inputs)).float(), draw.normal((plan.samples, outputs)).float()
+    inputs, targets = plan.batch
+    return draw.normal(inputs).float(), draw.normal(targets).float()
 
 
 @task(
@@ -287,6 +298,8 @@ def _drawn_batch(draw: Draw, plan: Descent) -> tuple[torch.Tensor, torch.Tensor]
         ("arrays of JAX", say("no_arrays")),
         ("KeyError", say("model_names")),
         ("evenly divi", say("not_divisible")),
+        ("values of rank at least", say("any_samples")),
+        ("values to unpack", say("any_samples")),
         ("incompatible devices", say("other_devices")),
         ("list indices must be", say("any_tree")),
         ("can't multiply sequence", say("any_tree")),
@@ -493,7 +506,7 @@ def _communication(plan: Descent, programs: Sequence[str], nbytes: int, number: 
     if len(programs) > 1:
         yield say.remark("many_programs", programs=len(programs))
         return
-    wholes = {plan.samples * size for size in (plan.widths[0], plan.widths[-1])}
+    wholes = {math.prod(shape) for shape in plan.batch}
     for program in programs:
         if asks_python(program):
             yield say.remark("asks_python")

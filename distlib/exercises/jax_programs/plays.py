@@ -70,7 +70,12 @@ def list_of_layers(lib: Any, params: Any, inputs: Any, targets: Any) -> Any:
     return lib.mean(lib.log(1 + (params["scale"] * inputs - targets) ** 2))
 
 
-LOSSES = {"two layers": two_layers, "list of layers": list_of_layers}
+def line(lib: Any, params: Any, inputs: Any, targets: Any) -> Any:
+    """A loss of samples of any shape, with two numbers as parameters."""
+    return lib.mean((params["slope"] * inputs + params["start"] - targets) ** 2)
+
+
+LOSSES = {"two layers": two_layers, "list of layers": list_of_layers, "line": line}
 
 
 def training(comm: Communicator, function: Callable[..., Any], inputs: dict[str, Any], gate: PassGate) -> Play:
