@@ -293,16 +293,28 @@ print(report)
 # %% test="reduce_in_grid_hidden" points=2
 # The hidden tests of reduce_in_grid stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 9 ranks, grids with a single row or a single column, tensors of other shapes.
+### What this tests: up to 14 ranks, grids with a single row or column and with many, tensors of other shapes.
 from distlib.exercises.hang_clinic.groups import check_reduce_in_grid
 
 report = check_reduce_in_grid(
     reduce_in_grid,
-    grids=[(2, 2), (2, 3), (3, 2), (1, 3), (3, 1), (2, 4), (4, 2), (3, 3), (1, 1)],
+    grids=[
+        (2, 2),
+        (2, 3),
+        (3, 2),
+        (1, 3),
+        (3, 1),
+        (2, 4),
+        (4, 2),
+        (3, 3),
+        (2, 7),
+        (6, 2),
+        (1, 1),
+    ],
     dimensions=3,
     seed=183,
 )
-assert len(report) == 9
+assert len(report) == 11
 ### END HIDDEN TESTS
 
 # %% [markdown]
