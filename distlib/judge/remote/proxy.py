@@ -335,8 +335,10 @@ class Proxy:
         try:
             while (told := self._question.hear(deadline))["what"] == "print":
                 self._run.ranks.printed.note(told["text"])
-            return limited(told["place"]) if told["what"] == "at" else site_from(told["site"]).place
-        except (WireClosed, WireTimeout, WireError, KeyError, TypeError, ValueError):
+            return limited(told["place"]) or self._place if told["what"] == "at" else site_from(told["site"]).place
+        except WireError:  # the deadline has cut a frame: the rank was in the middle of a call
+            return self._place
+        except (WireClosed, WireTimeout, KeyError, TypeError, ValueError):
             return ""
 
 
