@@ -167,6 +167,28 @@ def test_the_line_is_named_where_ranks_send_without_an_end() -> None:
     assert re.search(r"was computing at cell 2, line \d", found)
 
 
+def test_each_thread_of_a_rank_gets_its_own_answers() -> None:
+    answer = """
+import threading
+def shift(comm, tensor):
+    incoming, before, after = tensor.clone(), (comm.rank - 1) % comm.world_size, (comm.rank + 1) % comm.world_size
+    handles = []
+    def send():
+        handles.append(comm.isend(tensor.clone(), after))
+    def receive():
+        handles.append(comm.irecv(incoming, before))
+    threads = [threading.Thread(target=each) for each in (send, receive)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for handle in handles:
+        handle.wait()
+    tensor.copy_(incoming)
+"""
+    assert told(run(answer)) == ""
+
+
 def test_what_ranks_share_in_a_module_is_not_shared() -> None:
     answer = """
 import math

@@ -29,15 +29,16 @@ _ERRORS: dict[str, type[Exception]] = {
 
 
 def ask(wire: Wire, what: str, **details: Any) -> Any:
-    """Ask the judge for something, and wait for the answer.
+    """Ask the judge for something, and wait for the answer. Threads of a rank take turns, so that each gets its own.
 
     Raises:
         MessageMismatch, PeerLost, ValueError, TypeError, RuntimeError: what the judge answers instead.
     """
     site = find_call_site()
     where = [site.place, site.function, site.line, site.via, site.file]
-    wire.send({"what": what, "site": where, **details, "question": wire.question})
-    answer = wire.receive()
+    with wire.asking:
+        wire.send({"what": what, "site": where, **details, "question": wire.question})
+        answer = wire.receive()
     if answer.get("error") == "PeerLost":
         raise PeerLost(answer["text"], answer["lost"])
     if "error" in answer:

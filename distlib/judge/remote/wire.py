@@ -88,10 +88,11 @@ class Wire:
 
     Attributes:
         question: on a rank, the number of the question that it works on, which goes along with what it tells about it.
+        asking: held by the thread of a rank that asks the judge for something, until the answer is there.
     """
 
     def __init__(self, connection: socket.socket, *, trusts: bool = False) -> None:
-        self.question = 0
+        self.question, self.asking = 0, threading.Lock()
         self._connection, self._trusts = connection, trusts
         self._arrived = bytearray()  # and not yet taken
         self._sending = threading.Lock()  # one frame at a time, whichever thread prints
