@@ -131,16 +131,25 @@ class Underway:
 
 
 class CallFuture(torch.futures.Future[Any]):
-    """The Future of a started call. In Python it waits for the call itself, and raises what the call raised."""
+    """The Future of a started call. In Python it waits for the call itself, and raises what the call raised.
+
+    C++ knows no errors of Python. What waits there goes on when the call has failed; the error follows at the end of
+    the backward pass, or with the next call.
+    """
 
     def __init__(self, work: Work) -> None:
         super().__init__()
         self._work = work
+        self._is_telling = False  # those that were handed to `then`: they run as a part of the call
+        self._error: BaseException | None = None
 
     def fill(self, result: list[torch.Tensor], error: BaseException | None) -> None:
-        """The call is over. C++ has no Python errors: what waits there goes on, and the error follows in `check`."""
-        if not self.done():
+        """The call is over: with a result, or with an error."""
+        self._error, self._is_telling = error, True
+        try:
             self.set_result(result)
+        finally:
+            self._is_telling = False
 
     def follow_backward(self) -> None:
         """Where the caller is in a backward pass, wait at its end."""
@@ -150,10 +159,16 @@ class CallFuture(torch.futures.Future[Any]):
 
     def wait(self) -> Any:
         """See torch.futures.Future.wait. Raises what the call raised, as it is."""
-        self._work.wait()
+        self._wait_for_call()
         return super().wait()
 
     def value(self) -> Any:
         """As torch.futures.Future.value. Raises what the call raised, as it is."""
-        self._work.wait()
+        self._wait_for_call()
         return super().value()
+
+    def _wait_for_call(self) -> None:
+        if not self._is_telling:
+            self._work.wait()
+        elif self._error is not None:
+            raise self._error

@@ -60,6 +60,33 @@ def test_ddp_trains_with_an_all_reduce_of_ones_own(worlds, own) -> None:
         torch.testing.assert_close(one, other)
 
 
+def test_a_hook_of_ddp_that_waits_for_futures_in_then(worlds) -> None:
+    """The function handed to `then` runs as a part of the call that it follows, and may begin another one."""
+
+    def hook(group, bucket):  # torch compares annotations, if there are any, with types
+        first = _dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+
+        def average(future: Any) -> torch.Tensor:
+            return future.value()[0] / 3
+
+        def sum_up_again(future: Any) -> torch.Tensor:
+            return _dist.all_reduce(future.value(), async_op=True).get_future().wait()[0] / 3
+
+        return first.then(average).then(sum_up_again)
+
+    def train(comm: Communicator, hooked: bool) -> torch.Tensor:
+        with torch_distributed(comm):
+            replica = nn.parallel.DistributedDataParallel(model())
+            if hooked:
+                replica.register_comm_hook(None, hook)
+            replica(batch(comm.rank)).square().mean().backward()
+            return replica.module[0].weight.grad
+
+    for world in (worlds(3), SimulatedWorld(3, contexts="threads")):
+        for one, other in zip(world.run(train, True), world.run(train, False), strict=True):
+            torch.testing.assert_close(one, other)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
