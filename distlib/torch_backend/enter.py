@@ -14,10 +14,9 @@ import torch
 import torch.distributed
 
 from distlib.arguments import described
-from distlib.collectives.ring import ring_all_reduce
 from distlib.communicator import Communicator, ReduceOp
 from distlib.torch_backend.groups_of_threads import groups_of_this_thread
-from distlib.torch_backend.torch_calls import AllReduce
+from distlib.torch_backend.torch_calls import AllReduce, default_all_reduce
 from distlib.torch_backend.torch_group import NAME, DistlibGroup
 from distlib.worlds.real.process_group import ProcessGroupCommunicator, torch_store_name
 from distlib.worlds.simulated.simulator import SimulatedCommunicator
@@ -62,7 +61,7 @@ def torch_distributed(
             named by rank and line. "gloo": torch's own; in a world whose ranks have GPUs, NCCL for what lies on them.
             "nccl": NCCL alone.
         all_reduce: an all-reduce of one's own for torch to use, such as the ring of an exercise: a function of a
-            communicator and a flat tensor, in place, that sums up. None: the ring of `distlib.collectives`.
+            communicator and a flat tensor, in place, that sums up. None: see `default_all_reduce`.
 
     Raises:
         ValueError: an unknown backend, an all-reduce for torch's own, or no communicator of a `World` or of a
@@ -82,7 +81,7 @@ def torch_distributed(
 
 
 @contextlib.contextmanager
-def group_of_ours(comm: Communicator, name: str, all_reduce: AllReduce = ring_all_reduce) -> Iterator[Any]:
+def group_of_ours(comm: Communicator, name: str, all_reduce: AllReduce = default_all_reduce) -> Iterator[Any]:
     """torch's default process group over the ranks of `comm`, for one block, whose messages are those of `comm`.
 
     Args:
@@ -136,7 +135,7 @@ def is_rank() -> bool:
 def use_for_process(comm: Communicator) -> None:
     """Make all process groups of this process over `comm`, outside of any block of `torch_distributed`."""
     global _of_process
-    _of_process = Base(comm, ring_all_reduce)
+    _of_process = Base(comm, default_all_reduce)
 
 
 def _register() -> None:
@@ -167,7 +166,7 @@ def _store(comm: Communicator) -> Any:
 def _with_op(all_reduce: Callable[..., object] | None) -> AllReduce:
     """An all-reduce that is told which reduction is asked for: one that only sums up is not asked for others."""
     if all_reduce is None:
-        return ring_all_reduce
+        return default_all_reduce
     if not callable(all_reduce):
         raise TypeError(f"all_reduce expected a function of (comm, tensor), got {described(all_reduce)}")
     given = all_reduce
@@ -177,7 +176,7 @@ def _with_op(all_reduce: Callable[..., object] | None) -> AllReduce:
 
     def summing(comm: Communicator, tensor: torch.Tensor, op: ReduceOp) -> None:
         if op not in (ReduceOp.SUM, ReduceOp.AVG):
-            ring_all_reduce(comm, tensor, op)
+            default_all_reduce(comm, tensor, op)
             return
         given(comm, tensor)
         if op is ReduceOp.AVG:

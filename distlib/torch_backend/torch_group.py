@@ -94,8 +94,9 @@ class DistlibGroup(ProcessGroupBase):
         return self._gather_all("all_gather", _nested(outputs), _listed(inputs), opts)
 
     def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> CallWork:
-        """`torch.distributed.all_gather_coalesced`: outputs[k][r] is input k of rank r."""
-        return self._gather_all("all_gather_coalesced", [list(each) for each in outputs], list(inputs), opts)
+        """`torch.distributed.all_gather_coalesced`: outputs[r][k] is input k of rank r."""
+        pieces = [list(each) for each in zip(*outputs, strict=True)]
+        return self._gather_all("all_gather_coalesced", pieces, list(inputs), opts)
 
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> CallWork:
         """`torch.distributed.all_gather_into_tensor`: the parts one after the other in one output."""

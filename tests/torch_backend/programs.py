@@ -39,6 +39,8 @@ def copies(dist: Any) -> list[torch.Tensor]:
     dist.all_gather(gathered, own)
     whole = torch.zeros(2 * size, 3)
     dist.all_gather_into_tensor(whole, own)
+    many = [[torch.zeros(2, 3), torch.zeros(1)] for _ in range(size)]
+    dist.all_gather_coalesced(many, [own, own[0, :1]])
     at_root = [torch.zeros(2, 3) for _ in range(size)] if rank == 1 else None
     dist.gather(own, at_root, dst=1)
     piece = torch.zeros(2, 3)
@@ -48,7 +50,7 @@ def copies(dist: Any) -> list[torch.Tensor]:
     rows = torch.arange(float(sum(range(1, size + 1)))) + 100 * rank
     mine = torch.zeros(size * (rank + 1))
     dist.all_to_all_single(mine, rows, [rank + 1] * size, list(range(1, size + 1)))
-    return [sent, *gathered, whole, *(at_root or []), piece, *swapped, mine]
+    return [sent, *gathered, whole, many, *(at_root or []), piece, *swapped, mine]
 
 
 def scattered_sums(dist: Any) -> list[torch.Tensor]:

@@ -10,14 +10,14 @@ import torch.distributed
 from torch import nn
 
 from distlib import Cluster, Communicator, Link, RankError, ReduceOp, SimulatedWorld, torch_distributed
-from distlib.collectives import naive_all_reduce
+from distlib.collectives import naive_all_reduce, ring_all_reduce
 from tests.torch_backend.programs import batch, model
 
 _dist: Any = torch.distributed
 
 
 def one_all_reduce(comm: Communicator) -> float:
-    with torch_distributed(comm) as dist:
+    with torch_distributed(comm, all_reduce=ring_all_reduce) as dist:
         dist.all_reduce(tensor := torch.ones(8))
     return tensor.sum().item()
 

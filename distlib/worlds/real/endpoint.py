@@ -127,7 +127,7 @@ class Endpoint:
         self._mailbox = mailbox
         self._board = board
         self._transports = transports
-        self._shares_memory, self._files = shares_memory, files
+        self.shares_memory, self._files = shares_memory, files
         self._run = 0
         self._closed = True
         self._sequence = 0
@@ -303,7 +303,7 @@ class Endpoint:
         """What is announced with a tensor so that it can be taken at once; None if a transport must bring it."""
         if device == "cpu" and nbytes <= INLINE_BYTES:
             return to_bytes(work.tensor)
-        if device == "cpu" and self._shares_memory:
+        if device == "cpu" and self.shares_memory:
             work.source = dense(work.tensor)
             return memory_address(work.source)
         if device == "cpu" and self._files is not None:

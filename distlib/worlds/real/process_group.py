@@ -39,6 +39,11 @@ class ProcessGroupCommunicator(Communicator):
         self.device = endpoint.device
         self.network = endpoint.network
 
+    @property
+    def shares_memory(self) -> bool:
+        """Whether the ranks read each other's tensors where they lie, in a World without a network of its own."""
+        return self._endpoint.shares_memory and self.network is None
+
     def isend(self, tensor: torch.Tensor, dst: int, tag: int = 0) -> Work:
         dst, tag = check_message(self, tensor, "send", dst, tag)
         return self._endpoint.isend(self._group, dst, tensor, tag, self._site())
