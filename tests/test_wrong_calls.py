@@ -98,7 +98,6 @@ WRONG: dict[Callable[..., Any], tuple[dict[str, Any], ...]] = {
     ddp.save_checkpoint: (*NO_COMM, {"module": 3}, {"optimizer": None}),
     ddp.load_checkpoint: (*NO_COMM, {"module": 3}, {"optimizer": 0.1}),
     ddp.StepClock: (*NO_COMM, {"module": 3}, {"seconds": {"layer": 1.0}}),
-    ddp.all_reduce_hook: ({"algorithm": 3},),
     sampler.DistributedSampler: (*NO_COMM, {"dataset": 3}, {"dataset": iter([1])}, {"dataset": []}, {"seed": "a"}),
     buckets.assign_buckets: ({"nbytes": 4}, {"nbytes": [4.5]}, {"bucket_bytes": 0}, {"bucket_bytes": None}),
     shards.shard_parameters: ({"tensors": 3}, {"tensors": [1.0]}, {"num_servers": 0}, {"num_servers": 1.5},

@@ -32,6 +32,8 @@ import torch
 from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 from distlib import Cluster, Communicator, DeadlockError, Link, SimulatedWorld, World, all_reduce, torch_distributed
 from distlib.classroom.board.class_board import make_board
@@ -54,7 +56,7 @@ from distlib.judge.sandbox import KINDS, Limits, choose_sandbox
 from distlib.judge.sandbox.bubblewrap import Bubblewrap
 from distlib.network import all_reduce_seconds
 from distlib.partition import chunks_of
-from distlib.training.ddp import DistributedDataParallel, StepClock, all_reduce_hook
+from distlib.training.ddp import DistributedDataParallel, StepClock
 from distlib.training.parameter_server import (
     ASYNCHRONOUS,
     SYNCHRONOUS,
@@ -113,6 +115,7 @@ def main() -> None:
         cost_of_recording,
         cost_of_recording_simulated,
         ddp_against_torch,
+        torch_backend_against_gloo,
         zero_stages,
         cost_of_replica_check,
         paced_all_reduces,
@@ -430,9 +433,47 @@ def ring_seconds(world: SimulatedWorld) -> float:
 
 def ddp_against_torch() -> None:
     with World(2) as world:
-        ours, with_our_ring, theirs = world.run(_race_of_ddps, 60)[0]
+        ours, theirs = world.run(_race_of_ddps, 60)[0]
     note("a step of our overlapped DDP, against torch's (2 ranks, gloo)", f"{ours / theirs:.2f} ×", "≤ 1.15 ×")
-    note("the same, torch's DDP with our ring as a hook", f"{with_our_ring / theirs:.2f} ×", "-")
+
+
+def torch_backend_against_gloo() -> None:
+    """A step of torch's own, on the backend "distlib" against the same on gloo, by turns."""
+    with World(4, record=False) as world:
+        for width, most in ((64, "≤ 0.8 ×"), (256, "≤ 0.8 ×"), (512, "≤ 0.6 ×"), (1024, "≤ 0.6 ×")):
+            for wrap in (_fully_sharded, _data_parallel):
+                rounds = [[max(world.run(_steps, name, wrap, width)) for name in ("distlib", "gloo")] for _ in range(5)]
+                ours, theirs = (statistics.median(column) for column in zip(*rounds, strict=True))
+                name = f"torch's {wrap.__name__[1:]}, layers of {width**2 * 4 >> 10:,} KiB, against gloo"
+                note(name, f"{ours / theirs:.2f} ×", most)
+
+
+def _steps(comm: Communicator, backend: str, wrap: Callable[[nn.Module, int], nn.Module], width: int) -> float:
+    """Median seconds of a step of six layers."""
+    with torch_distributed(comm, backend):
+        torch.manual_seed(0)
+        model = wrap(nn.Sequential(*[nn.Linear(width, width) for _ in range(6)]), comm.world_size)
+        optimizer, inputs, seconds_of_steps = torch.optim.SGD(model.parameters(), 1e-3), torch.randn(8, width), []
+        for _ in range(12):
+            comm.barrier()
+            start = time.perf_counter()
+            model(inputs).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            comm.barrier()
+            seconds_of_steps.append(time.perf_counter() - start)
+        return statistics.median(seconds_of_steps[2:])
+
+
+def _fully_sharded(model: nn.Module, ranks: int) -> nn.Module:
+    mesh = init_device_mesh("cpu", (ranks,))
+    for layer in model:
+        fully_shard(layer, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def _data_parallel(model: nn.Module, ranks: int) -> nn.Module:
+    return nn.parallel.DistributedDataParallel(model)
 
 
 def cost_of_replica_check() -> None:
@@ -446,14 +487,12 @@ def zero_stages() -> None:
 
 
 def _race_of_ddps(comm: Communicator, steps: int) -> list[float]:
-    """Median seconds of a step of each of three, which take turns."""
+    """Median seconds of a step of each of two, which take turns."""
     torch.manual_seed(comm.rank)
     images, labels = torch.randn(128, 1, 8, 8), torch.randint(10, (128,))
-    seconds: list[list[float]] = [[], [], []]
+    seconds: list[list[float]] = [[], []]
     with torch_distributed(comm, "gloo"):
-        with_our_ring = nn.parallel.DistributedDataParallel(_cnn())
-        with_our_ring.register_comm_hook(None, all_reduce_hook(comm))
-        models = (DistributedDataParallel(comm, _cnn()), with_our_ring, nn.parallel.DistributedDataParallel(_cnn()))
+        models = (DistributedDataParallel(comm, _cnn()), nn.parallel.DistributedDataParallel(_cnn()))
         optimizers = [torch.optim.SGD(model.parameters(), lr=0.01) for model in models]
         for _ in range(steps):
             for model, optimizer, measured in zip(models, optimizers, seconds, strict=True):

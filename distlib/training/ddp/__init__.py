@@ -7,7 +7,6 @@ finite        which rank produced an infinite or NaN gradient?
 active_ranks  which ranks still have a batch?
 reducer       gradients averaged at the end of every backward pass, or while it still runs
 module        DistributedDataParallel, which puts these together
-torch_hook    our all-reduces inside torch's own DistributedDataParallel
 step_times    when a rank computes, when it communicates, and how much of the two overlaps
 checkpoint    saved by one rank, loaded by all
 """
@@ -16,7 +15,6 @@ from distlib.training.ddp.checkpoint import load_checkpoint, save_checkpoint
 from distlib.training.ddp.module import VERSIONS, DistributedDataParallel
 from distlib.training.ddp.plain import PlainDDP, average_per_parameter
 from distlib.training.ddp.step_times import Span, StepClock, StepTimes
-from distlib.training.ddp.torch_hook import all_reduce_hook
 from distlib.training.replicas import check_same_model, copy_from_rank_0
 
 __all__ = [
@@ -26,7 +24,6 @@ __all__ = [
     "Span",
     "StepClock",
     "StepTimes",
-    "all_reduce_hook",
     "average_per_parameter",
     "check_same_model",
     "copy_from_rank_0",
