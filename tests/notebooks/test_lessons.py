@@ -222,7 +222,7 @@ def test_a_lesson_has_its_parts(path: Path) -> None:
     headings = [line.lstrip("# ") for line in prose(path).splitlines() if line.startswith("## ")]
     assert "In real frameworks" in headings
     assert headings[-1] == "Further reading"
-    assert "torch_distributed(comm" in "".join(code(path))
+    assert "torch_distributed(comm" in code(path)
     sources = prose(path).split("## Further reading")[1]
     assert len(re.findall(r"^- .*(?:\n  .*)*https://", sources, re.MULTILINE)) >= 3
 
