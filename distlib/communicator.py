@@ -175,6 +175,14 @@ class Communicator(ABC):
         function(self, *args, **kwargs)
         return DoneWork(self.rank)
 
+    def run_collective(self, function: Callable[[Communicator], object]) -> None:
+        """Run `function(self)`, which sends and receives, and computes only what a collective does.
+
+        In a simulated world where each rank has a thread, the collectives of all ranks run in one: to go from rank to
+        rank there takes a microsecond in place of tens. Raises what the function raises.
+        """
+        function(self)
+
     @abstractmethod
     def barrier(self) -> None:
         """Return when every rank of this communicator has called `barrier`.

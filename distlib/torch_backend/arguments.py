@@ -39,16 +39,20 @@ def is_asynchronous(options: Any) -> bool:
     return bool(getattr(options, "asyncOp", True))
 
 
-def call_text(name: str, tensors: Sequence[torch.Tensor] = (), **arguments: object) -> str:
+def call_text(name: str, tensors: Sequence[torch.Tensor] = (), times: int = 1, **arguments: object) -> str:
     """A call as ranks compare it: "all_reduce(2×3 float32, op=SUM)". What must be the same on all of them, is in it.
 
     Args:
         name: torch's name of the call.
         tensors: what it works on, if these have the same shape, dtype and memory layout on every rank.
+        times: how many such tensors there are in place of each one.
         arguments: the others that must be the same.
     """
     given = [_text(tensor) for tensor in tensors]
-    given = [f"{len(given)} × {given[0]}"] if len(given) > 1 and len(set(given)) == 1 else given
+    if len(given) * times > 1 and len(set(given)) == 1:
+        given = [f"{len(given) * times} × {given[0]}"]
+    elif times > 1:
+        given = [f"{times} × {each}" for each in given]
     given += [f"{key}={getattr(value, 'name', value)}" for key, value in arguments.items()]
     return f"{name}({', '.join(given)})"
 

@@ -93,7 +93,7 @@ def all_gather(comm: Communicator, pieces: Sequence[torch.Tensor], own: torch.Te
     """
     rank, size = comm.rank, comm.world_size
     with unseen_by_autograd(pieces[rank]):
-        if pieces[rank].data_ptr() != own.data_ptr() or own.is_meta:
+        if not own.is_meta and pieces[rank].data_ptr() != own.data_ptr():
             pieces[rank].copy_(own.reshape(pieces[rank].shape))
         for step in range(size - 1):
             outgoing, incoming = pieces[(rank - step) % size], pieces[(rank - 1 - step) % size]
@@ -108,11 +108,13 @@ def reduce_scatter(comm: Communicator, output: torch.Tensor, pieces: Sequence[to
     rank, size = comm.rank, comm.world_size
     largest = max(pieces, key=torch.Tensor.numel)
     with unseen_by_autograd(output):
-        buffers = [largest.new_empty(largest.numel()) for _ in range(min(2, size - 1))]
+        buffers = [largest.new_empty(largest.shape) for _ in range(min(2, size - 1))]
         partial = pieces[(rank - 1) % size]
         for step in range(size - 1):
             mine = pieces[(rank - 2 - step) % size]
-            incoming = buffers[step % 2][: mine.numel()].view(mine.shape)
+            incoming = buffers[step % 2]
+            if mine.shape != incoming.shape:
+                incoming = incoming.view(-1)[: mine.numel()].view(mine.shape)
             comm.exchange(partial, (rank + 1) % size, incoming, (rank - 1) % size)
             combine(incoming, mine, op)
             partial = incoming

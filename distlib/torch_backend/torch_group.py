@@ -71,13 +71,13 @@ class DistlibGroup(ProcessGroupBase):
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> CallWork:
         """`torch.distributed.reduce_scatter_tensor`: one input, cut into as many parts as there are ranks."""
         pieces = self._cut("reduce_scatter_tensor", input, output)
-        return self._reduce_and_scatter("reduce_scatter_tensor", [output], [pieces], opts)
+        return self._reduce_and_scatter("reduce_scatter_tensor", [output], [pieces], opts, cut=True)
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> CallWork:
         """Several of these as one call."""
         name = "reduce_scatter_tensor_coalesced"
         pieces = [self._cut(name, input, output) for output, input in zip(outputs, inputs, strict=True)]
-        return self._reduce_and_scatter(name, list(outputs), pieces, opts)
+        return self._reduce_and_scatter(name, list(outputs), pieces, opts, cut=True)
 
     # ── copies ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -101,13 +101,13 @@ class DistlibGroup(ProcessGroupBase):
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> CallWork:
         """`torch.distributed.all_gather_into_tensor`: the parts one after the other in one output."""
         name = "all_gather_into_tensor"
-        return self._gather_all(name, [self._cut(name, output, input)], [input], opts)
+        return self._gather_all(name, [self._cut(name, output, input)], [input], opts, cut=True)
 
     def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> CallWork:
         """Several of these as one call."""
         name = "all_gather_into_tensor_coalesced"
         pieces = [self._cut(name, output, input) for output, input in zip(outputs, inputs, strict=True)]
-        return self._gather_all(name, pieces, list(inputs), opts)
+        return self._gather_all(name, pieces, list(inputs), opts, cut=True)
 
     def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> CallWork:
         """`torch.distributed.gather`: the root has a list of outputs, one for each rank."""
@@ -214,7 +214,7 @@ class DistlibGroup(ProcessGroupBase):
         """Announce a call and begin it; where the caller waits for it anyway, in the caller's own thread."""
         comm = self.comm.within(text.removesuffix(")") + self._in_group())
         if not is_asynchronous(opts):
-            run(comm)
+            comm.run_collective(run)
             return CallWork(DoneWork(self.comm.rank), result)
         progress = Underway(run)
         return self._noted(CallWork(comm.start(progress.run), result, progress))
@@ -244,11 +244,13 @@ class DistlibGroup(ProcessGroupBase):
         return self._begin(call_text(name, tensors, op=op), run, tensors, opts)
 
     def _reduce_and_scatter(
-        self, name: str, outputs: list[torch.Tensor], pieces: Sequence[Tensors], opts: Any
+        self, name: str, outputs: list[torch.Tensor], pieces: Sequence[Tensors], opts: Any, cut: bool = False
     ) -> CallWork:
+        """`cut`: the pieces are those of `_cut`."""
         op = op_of(name, opts)
         for output, inputs in zip(outputs, pieces, strict=True):
-            self._check_pieces(name, inputs, True)
+            if not cut:
+                self._check_pieces(name, inputs, True)
             check_sendable(name, output, written=True)
             check_op(name, op, output)
 
@@ -256,21 +258,33 @@ class DistlibGroup(ProcessGroupBase):
             for output, inputs in zip(outputs, pieces, strict=True):
                 calls.reduce_scatter(comm, output, inputs, op)
 
-        return self._begin(call_text(name, [*_flat(pieces)], op=op), run, outputs, opts)
+        return self._begin(self._text_of(name, pieces, cut, op=op), run, outputs, opts)
 
-    def _gather_all(self, name: str, pieces: Sequence[Tensors], inputs: list[torch.Tensor], opts: Any) -> CallWork:
+    def _gather_all(
+        self, name: str, pieces: Sequence[Tensors], inputs: list[torch.Tensor], opts: Any, cut: bool = False
+    ) -> CallWork:
+        """`cut`: the pieces are those of `_cut`."""
         for outputs, own in zip(pieces, inputs, strict=True):
-            self._check_pieces(name, outputs, True, written=True)
+            if not cut:
+                self._check_pieces(name, outputs, True, written=True)
             check_sendable(name, own)
 
         def run(comm: Communicator) -> None:
             for outputs, own in zip(pieces, inputs, strict=True):
                 calls.all_gather(comm, outputs, own)
 
-        return self._begin(call_text(name, [*_flat(pieces)]), run, [*_flat(pieces)], opts)
+        return self._begin(self._text_of(name, pieces, cut), run, [*_flat(pieces)], opts)
+
+    def _text_of(self, name: str, pieces: Sequence[Tensors], cut: bool, **arguments: Any) -> str:
+        if cut:  # one stands for all
+            return call_text(name, [each[0] for each in pieces], times=self.comm.world_size, **arguments)
+        return call_text(name, _flat(pieces), **arguments)
 
     def _cut(self, name: str, whole: torch.Tensor, part: torch.Tensor) -> list[torch.Tensor]:
-        """A tensor for all ranks as pieces of equal size, one for each rank. Raises ValueError if it isn't so large."""
+        """A tensor for all ranks as pieces of equal size, one for each rank. Raises ValueError if it isn't so large.
+
+        On the meta device the pieces are one and the same, since none has contents.
+        """
         size = self.comm.world_size
         if whole.numel() != size * part.numel():
             raise ValueError(
@@ -279,6 +293,8 @@ class DistlibGroup(ProcessGroupBase):
         check_sendable(name, whole)
         if not whole.is_contiguous():
             raise ValueError(f"{name} expected a contiguous tensor for all ranks: hand over tensor.contiguous()")
+        if whole.is_meta:
+            return [part.detach().view(-1)] * size
         return list(whole.detach().view(size, -1).unbind()) if size else []
 
     def _split(self, name: str, side: str, tensor: torch.Tensor, sizes: Sequence[int] | None) -> list[torch.Tensor]:

@@ -110,7 +110,7 @@ class Underway:
         """Run the call. Afterwards nothing of it is kept: its tensors may be large."""
         assert self._call is not None
         try:
-            self._call(comm)
+            comm.run_collective(self._call)
         except BaseException as error:
             self._error = error
             raise

@@ -9,7 +9,8 @@ import re
 import signal
 import statistics
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy
 import pytest
@@ -28,8 +29,8 @@ from distlib import (
     all_reduce,
 )
 from distlib.collectives import naive_all_reduce, ring_all_reduce
-from distlib.network import Cluster, Link
-from distlib.worlds.diagnosis import RunInterrupted
+from distlib.network import Cluster, Link, all_reduce_seconds
+from distlib.worlds.diagnosis import RunInterrupted, RunTimeout
 from distlib.worlds.simulated import rank_contexts
 from tests.tools.time_limits import out_of_time
 
@@ -754,3 +755,72 @@ def test_a_simulated_world_inside_a_real_rank(worlds) -> None:
     assert worlds(1).run(nested, timeout=100) == [[0, 1, 2]]
     with World(1) as world:
         assert repr(world)
+
+
+# ── collectives of ranks that have threads ───────────────────────────────────────────────────────────────────────────
+
+
+def run_collective(comm: Communicator, function: Callable[[Communicator], object]) -> None:
+    comm.run_collective(function)
+
+
+def in_hub(comm: Communicator) -> list[Any]:
+    """The thread that a collective runs in, its time, and what has come."""
+    found: list[Any] = []
+
+    def call(comm: Communicator) -> None:
+        all_reduce(comm, tensor := torch.ones(6), algorithm="ring")
+        found.extend([threading.get_ident(), torch.is_grad_enabled(), tensor.sum().item()])
+
+    with torch.no_grad() if comm.rank else torch.enable_grad():
+        comm.run_collective(call)
+        found.append(torch.is_grad_enabled())
+    comm.start(run_collective, call).wait()
+    return [*found[1:], found[0] == threading.get_ident(), comm.time()]
+
+
+def test_collectives_of_all_ranks_run_in_one_thread() -> None:
+    """It makes no difference to times and results; each rank has its own modes outside."""
+    world = SimulatedWorld(3, contexts="threads")
+    results = world.run(in_hub)
+    counts = world.trace.messages_sent
+    assert {message.site.function for message in world.trace.messages} == {"in_hub"}
+    for rank, (inside, total, outside, _, _, again, own_thread, time) in enumerate(results):
+        assert (inside, total, outside, again, own_thread) == (False, 18.0, rank == 0, 18.0, False)
+        assert time == pytest.approx(2 * all_reduce_seconds("ring", world.cluster, 6, 4))
+    world = SimulatedWorld(3)
+    assert [each[-2:] for each in world.run(in_hub)] == [[True, time] for *_, time in results]
+    assert world.trace.messages_sent == counts
+
+
+def test_a_collective_in_the_hubs_thread_that_fails_is_the_ranks_error() -> None:
+    def fails(comm: Communicator) -> None:
+        if comm.rank == 1:
+            raise ValueError("no such thing")
+        comm.recv(torch.ones(1), 1)
+
+    def run(comm: Communicator) -> str:
+        try:
+            comm.run_collective(fails)
+        except ValueError as error:
+            comm.send(torch.ones(1), 0)
+            return str(error)
+        return ""
+
+    assert SimulatedWorld(2, contexts="threads").run(run) == ["", "no such thing"]
+
+
+def test_a_collective_in_the_hubs_thread_that_never_ends() -> None:
+    def waits(comm: Communicator) -> None:
+        comm.recv(torch.ones(1), 1 - comm.rank)
+
+    def turns(comm: Communicator) -> None:
+        while True:
+            pass
+
+    world = SimulatedWorld(2, contexts="threads")
+    with pytest.raises(DeadlockError, match="waits"):
+        world.run(run_collective, waits)
+    with pytest.raises(RunTimeout):
+        world.run(run_collective, turns, timeout=0.3)
+    assert world.run(in_hub)[0][1] == 12.0

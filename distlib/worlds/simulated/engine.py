@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -26,8 +26,15 @@ from distlib.worlds.diagnosis import LastCall, MessageMismatch, PeerLost, RankSt
 from distlib.worlds.message_check import End, different_calls, misfit
 from distlib.worlds.simulated.background import SimulatedBackground
 from distlib.worlds.simulated.deaths import NEVER, Deaths
-from distlib.worlds.simulated.rank_contexts import OUTSIDE, Context, Ended, current_backward
-from distlib.worlds.simulated.torch_modes import Modes, current_modes, set_modes
+from distlib.worlds.simulated.rank_contexts import (
+    OUTSIDE,
+    CallInHub,
+    Context,
+    Ended,
+    ThreadContext,
+    current_backward,
+)
+from distlib.worlds.simulated.torch_modes import PLAIN, Modes, current_modes, set_modes
 from distlib.worlds.tensor_bytes import describe_tensor, dtype_name_of, from_bytes, to_bytes
 
 _PASSES_ON = True  # see worlds.call_site
@@ -213,7 +220,9 @@ class Engine:
         self.running: SimulatedRank | None = None
         self.over = False  # whether the ranks that have not finished are to end
         self.record = record
-        self.modes: Modes | None = None  # of torch, as the rank that ran last has left them; None: unknown
+        self.modes: Modes | None = (
+            None  # of torch, as the rank that last ran in the hub's thread left them; None: unknown
+        )
         self._cluster = cluster
         self._uniform = cluster.uniform_link()
         self._eager_limit = cluster.eager_limit if cluster.eager_limit > 0 else -1  # with a limit, 0 bytes are eager
@@ -273,14 +282,49 @@ class Engine:
                 "a rank communicates inside backward(), which takes a thread for each rank: "
                 'make the world with SimulatedWorld(…, contexts="threads")'
             )
+        if not self._here.in_hub:
+            self._switch()
+            return
         self.modes = modes = current_modes()
-        if self._ready:
+        self._switch()
+        if self.modes != modes:  # torch keeps them by thread, and the ranks share one
+            set_modes(modes)
+
+    def _switch(self) -> None:
+        """Continue the next rank that is ready; where that one runs in another thread, the hub does it."""
+        if self._ready and self._ready[-1].context.in_hub is self._here.in_hub:
             self.running = rank = self._ready.pop()
             rank.context.switch()
         else:
             self._hub.switch()
-        if self.modes != modes:  # torch keeps them by thread, and the ranks may share one
-            set_modes(modes)
+
+    @property
+    def _here(self) -> Context:
+        assert self.running is not None
+        return self.running.context
+
+    def run_in_hub(self, rank: SimulatedRank, call: Callable[[], object]) -> None:
+        """Run a call of `rank` in the thread of the hub, and return when it is over. Raises what it raises.
+
+        Of torch's modes only those hold in there that the call enters itself.
+        """
+        thread = rank.context
+
+        def begin() -> None:
+            set_modes(PLAIN)
+            call()
+
+        def end() -> None:
+            self.modes = None
+            rank.context = thread
+            self._ready.append(rank)
+
+        assert isinstance(self._hub, ThreadContext)
+        rank.context = in_hub = CallInHub(begin, end, thread, self._hub)
+        self._ready.append(rank)
+        self._hub.switch()
+        if in_hub.error is not None:
+            raise in_hub.error
 
     def _go_on_with_the_earliest(self) -> bool:
         """No rank can run: time the deferred message that was ready first. False if there is none."""

@@ -9,7 +9,8 @@ Two kinds, with the same few methods:
                       switch while it is inside `backward`.
     ThreadContext     a switch takes tens of microseconds, but every rank has its own thread, and may do anything.
 
-Only one context runs at a time, in both kinds.
+Where each rank has a thread, its collectives need not run there: a `CallInHub` runs in the thread of the hub, as a
+greenlet beside those of the other ranks, while its rank's thread waits. Only one context runs at a time.
 """
 
 from __future__ import annotations
@@ -33,7 +34,13 @@ _PASSES_ON = True  # see worlds.call_site
 
 
 class Context(Protocol):
-    """A call that can be left in the middle and continued later."""
+    """A call that can be left in the middle and continued later.
+
+    Attributes:
+        in_hub: whether it runs in the thread of the hub.
+    """
+
+    in_hub: bool
 
     def switch(self) -> None:
         """Leave the context that calls this, and continue this one. Returns when somebody switches back."""
@@ -63,6 +70,8 @@ def raise_in(thread: int, kind: type[BaseException]) -> None:
 
 class GreenletContext:
     """A context that shares its thread with the others. `function` None: the hub, which is the caller itself."""
+
+    in_hub = True
 
     def __init__(self, function: Callable[[], None] | None = None, hub: GreenletContext | None = None) -> None:
         self.greenlet = greenlet.greenlet(function) if function else greenlet.getcurrent()
@@ -94,9 +103,15 @@ class ThreadContext:
 
     Which context of a run has its turn, its hub knows: there can be several runs at a time, one inside another, too.
     An interrupt, or the end of the time, comes to the hub, which waits meanwhile, and then ends the context that runs.
+
+    Attributes:
+        greenlet: of the hub: the caller itself, in whose thread a `CallInHub` runs.
     """
 
+    in_hub = False
+
     def __init__(self, function: Callable[[], None] | None = None, hub: ThreadContext | None = None) -> None:
+        self.greenlet = greenlet.getcurrent()
         self._turns: queue.SimpleQueue[None] = queue.SimpleQueue()  # in C: no exception comes in the middle of it
         self._variables = contextvars.copy_context()
         self._function = function
@@ -107,7 +122,9 @@ class ThreadContext:
 
     def switch(self) -> None:
         before, self._hub._running = self._hub._running, self
-        assert before is not self
+        if before is self:  # a call that runs in the hub's thread goes back to the hub
+            self.greenlet.switch()
+            return
         self._wake()
         before._wait()
         if before._raise is not None:
@@ -156,3 +173,45 @@ class ThreadContext:
             if self._hub._running is self:
                 self._hub._running = self._hub
                 self._hub._turns.put(None)
+
+
+class CallInHub:
+    """A call of a rank that has a thread, run in the thread of the hub: to switch takes as little as for greenlets.
+
+    Args:
+        call: what to run, without arguments. What it raises is kept for the rank.
+        when_over: called after it, in the hub's thread.
+        thread: of the rank. It waits meanwhile.
+        hub: of the same run.
+    """
+
+    in_hub = True
+
+    def __init__(
+        self, call: Callable[[], object], when_over: Callable[[], None], thread: Context, hub: ThreadContext
+    ) -> None:
+        self.error: Exception | None = None
+        self._call, self._when_over, self._thread, self._hub = call, when_over, thread, hub
+        self._variables = contextvars.copy_context()
+        self._greenlet: greenlet.greenlet | None = None
+
+    def switch(self) -> None:
+        if self._greenlet is None:  # made here, since a greenlet belongs to the thread that makes it
+            self._greenlet = greenlet.greenlet(self._run, self._hub.greenlet)
+            self._greenlet.gr_context = self._variables
+        self._greenlet.switch()
+
+    def kill(self, kind: type[BaseException] | None = None) -> None:
+        if self._greenlet is not None and not self._greenlet.dead:
+            self._greenlet.throw(Ended)
+        self._thread.kill(kind)
+
+    def frame(self) -> FrameType | None:
+        return self._thread.frame()
+
+    def _run(self) -> None:
+        try:
+            self._call()
+        except Exception as error:
+            self.error = error
+        self._when_over()

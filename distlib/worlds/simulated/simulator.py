@@ -387,6 +387,17 @@ class SimulatedCommunicator(Communicator):
         self._rank.background.start(call)
         return call
 
+    def run_collective(self, function: Callable[[Communicator], object]) -> None:
+        engine, rank = self._engine, self._rank
+        if rank.context.in_hub:
+            function(self)
+            return
+        spoken_from, rank.site = rank.site, self._site() if engine.record else rank.site
+        try:
+            engine.run_in_hub(rank, partial(function, self))
+        finally:
+            rank.site = spoken_from
+
     def barrier(self) -> None:
         self._meet("barrier", None)
 

@@ -17,6 +17,7 @@ import torch
 from distlib.worlds import private_torch
 
 Modes = tuple[bool, bool, tuple[Any, ...], tuple[Any, ...], Any]
+PLAIN: Modes = (False, False, (), (), None)  # nothing but messages: no gradients either
 
 _are_gradients_on = torch.is_grad_enabled
 _is_inference = torch.is_inference_mode_enabled
