@@ -16,6 +16,7 @@ import torch.distributed
 from distlib.arguments import described
 from distlib.communicator import Communicator, ReduceOp
 from distlib.torch_backend.groups_of_threads import groups_of_this_thread
+from distlib.torch_backend.streams import streams_of_this_rank
 from distlib.torch_backend.torch_calls import AllReduce, default_all_reduce
 from distlib.torch_backend.torch_group import NAME, DistlibGroup
 from distlib.worlds.real.process_group import ProcessGroupCommunicator, torch_store_name
@@ -90,7 +91,8 @@ def group_of_ours(comm: Communicator, name: str, all_reduce: AllReduce = default
         all_reduce: the algorithm of all-reduce.
     """
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_isolated(comm))
+        for context in _isolated(comm):
+            stack.enter_context(context)
         stack.callback(setattr, sys, "excepthook", sys.excepthook)  # torch puts one around it that names the rank
         token = _base.set(Base(comm.everybody(name), all_reduce))
         _register()
@@ -141,12 +143,13 @@ def use_for_process(comm: Communicator) -> None:
 def _register() -> None:
     """Tell torch of the backend, if it does not know it yet: see distlib_backend."""
     if not hasattr(_dist.Backend, NAME.upper()):
-        _dist.Backend.register_backend(NAME, make_group, extended_api=True, devices=["cpu", "cuda"])
+        _dist.Backend.register_backend(NAME, make_group, extended_api=True, devices=["cpu", "cuda", "meta"])
 
 
-def _isolated(comm: Communicator) -> contextlib.AbstractContextManager[None]:
+def _isolated(comm: Communicator) -> list[contextlib.AbstractContextManager[None]]:
+    """What a rank needs that shares its process with others."""
     if isinstance(comm, ProcessGroupCommunicator):
-        return contextlib.nullcontext()
+        return []
     if not isinstance(comm, SimulatedCommunicator):
         raise ValueError(f"torch_distributed needs the communicator of a world, got {described(comm)}")
     if comm.shares_thread:
@@ -154,7 +157,7 @@ def _isolated(comm: Communicator) -> contextlib.AbstractContextManager[None]:
             "torch_distributed needs a thread for each rank, since torch keeps its process groups by thread: make the "
             'world with SimulatedWorld(…, contexts="threads")'
         )
-    return groups_of_this_thread()
+    return [groups_of_this_thread(), streams_of_this_rank(comm)]
 
 
 def _store(comm: Communicator) -> Any:

@@ -16,6 +16,7 @@ import torch
 from distlib.collectives.reduction import check_op
 from distlib.communicator import Communicator, DoneWork
 from distlib.tensor_kinds import check_sendable
+from distlib.torch_backend import streams
 from distlib.torch_backend import torch_calls as calls
 from distlib.torch_backend.arguments import call_text, is_asynchronous, op_of, root_of
 from distlib.torch_backend.works import CallWork, Underway
@@ -213,6 +214,9 @@ class DistlibGroup(ProcessGroupBase):
     def _begin(self, text: str, run: Callable[[Communicator], None], result: Tensors, opts: Any) -> CallWork:
         """Announce a call and begin it; where the caller waits for it anyway, in the caller's own thread."""
         comm = self.comm.within(text.removesuffix(")") + self._in_group())
+        if streams.is_beside() and result and result[0].is_meta:
+            streams.current_stream().launch(comm, partial(comm.run_collective, run))
+            return CallWork(DoneWork(self.comm.rank), result)
         if not is_asynchronous(opts):
             comm.run_collective(run)
             return CallWork(DoneWork(self.comm.rank), result)

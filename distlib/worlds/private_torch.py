@@ -43,6 +43,12 @@ default_store = torch.distributed.distributed_c10d._get_default_store
 # torch's documentation describes it, under this name.
 DispatchBase = torch.utils._python_dispatch.TorchDispatchMode
 
+# What scaled_dot_product_attention is on a CPU, forward and backward. torch has formulas of its FLOPs for GPUs alone.
+ATTENTION_ON_CPU = (
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward,
+)
+
 # What torch.compile has this thread do with each frame of Python that it begins; None outside of compiled functions.
 compiler_of_frames = torch._C._dynamo.eval_frame.get_eval_frame_callback
 set_compiler_of_frames = torch._C._dynamo.eval_frame.set_eval_frame
@@ -173,6 +179,22 @@ def swap_process_groups(groups: object | None) -> object:
     functions: Any = torch._C._distributed_c10d
     functions._set_thread_isolation_mode(isinstance(groups, ProcessGroupsOfThread))
     return before
+
+
+def add_device_module(kind: str, module: object) -> None:
+    """Have torch know the module of a kind of device, as torch.cuda is that of "cuda". Once in a process."""
+    torch._register_device_module(kind, module)
+
+
+def allow_sharding_on(kind: str) -> None:
+    """Have `fully_shard` train parameters on a device of this kind; it takes those on "meta" for forgotten ones."""
+    from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
+
+    def check(inner: Callable[[Any], None], group: Any) -> None:
+        if group.device.type != kind:
+            inner(group)
+
+    put_around(FSDPParamGroup, FSDPParamGroup._validate_no_meta_params.__name__, check)
 
 
 class ProcessGroupBase(_c10d.ProcessGroup):

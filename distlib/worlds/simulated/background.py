@@ -46,10 +46,13 @@ class SimulatedCall(Work):
         owner: the rank that has started it.
         number: what `wait` returns.
         site: the line that has started it; its messages are sent from there.
+        started: when, in virtual seconds. None: now.
     """
 
-    def __init__(self, call: Callable[[], object], owner: OwningRank, number: int, site: CallSite) -> None:
-        self.started, self.end = owner.now, 0.0
+    def __init__(
+        self, call: Callable[[], object], owner: OwningRank, number: int, site: CallSite, started: float | None = None
+    ) -> None:
+        self.started, self.end = owner.now if started is None else started, 0.0
         self.done = False
         self._call, self._owner, self._number, self._site = call, owner, number, site
         self._error: Exception | None = None

@@ -382,10 +382,13 @@ class SimulatedCommunicator(Communicator):
 
     def start(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Work:
         check_callable("start", function, "all_reduce")
-        site = self._site()
-        call = SimulatedCall(partial(function, self, *args, **kwargs), self._rank, self.rank, site)
-        self._rank.background.start(call)
-        return call
+        return self.start_at(self._rank.now, partial(function, self, *args, **kwargs))
+
+    def start_at(self, when: float, call: Callable[[], object]) -> Work:
+        """As `start`, for a call that could begin at `when`, at the latest now: its rank's code comes to it later."""
+        started = SimulatedCall(call, self._rank, self.rank, self._site(), when)
+        self._rank.background.start(started)
+        return started
 
     def run_collective(self, function: Callable[[Communicator], object]) -> None:
         engine, rank = self._engine, self._rank
