@@ -143,6 +143,11 @@ def streams_of_this_rank(comm: SimulatedCommunicator) -> Iterator[None]:
         _rank.last = 0, None
 
 
+def is_rank() -> bool:
+    """Whether this thread is a simulated rank."""
+    return _rank.comm is not None
+
+
 @cache
 def _register() -> None:
     add_device_module(DEVICE, sys.modules[__name__])

@@ -11,6 +11,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -195,6 +196,54 @@ def allow_sharding_on(kind: str) -> None:
             inner(group)
 
     put_around(FSDPParamGroup, FSDPParamGroup._validate_no_meta_params.__name__, check)
+
+
+_NOT_META = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)  # under it torch has what is for every device but "meta"
+
+
+class CollectivesOnMeta:
+    """While it lasts, torch's functional collectives ask their process group also for tensors on the meta device.
+
+    Else they only say there which shape the result has. DTensor asks for that, too, with a FakeTensor; so it stays.
+
+    Args:
+        is_rank: whether the thread that calls is a rank, so that there is a group.
+    """
+
+    def __init__(self, is_rank: Callable[[], bool]) -> None:
+        from torch.distributed import _functional_collectives as shapes
+
+        shape_of: dict[str, Any] = {
+            "all_reduce": shapes._all_reduce_meta,
+            "all_reduce_": shapes._all_reduce__meta,
+            "all_reduce_coalesced": shapes._all_reduce_coalesced_meta,
+            "all_reduce_coalesced_": shapes._all_reduce_coalesced__meta,
+            "all_gather_into_tensor": shapes._all_gather_into_tensor_native_meta,
+            "all_gather_into_tensor_coalesced": shapes._all_gather_into_tensor_coalesced_native_meta,
+            "reduce_scatter_tensor": shapes._reduce_scatter_tensor_native_meta,
+            "reduce_scatter_tensor_coalesced": shapes._reduce_scatter_tensor_coalesced_native_meta,
+            "all_to_all_single": shapes._all_to_all_single_meta,
+            "broadcast": shapes._broadcast_meta,
+            "broadcast_": shapes._broadcast__meta,
+            "wait_tensor": shapes._wait_tensor_meta,
+        }
+        self._library = torch.library.Library("_c10d_functional", "IMPL")
+        for name, shape in shape_of.items():
+            operation: Any = getattr(torch.ops._c10d_functional, name).default
+            self._put(name, partial(operation.redispatch, _NOT_META), shape, is_rank)
+        if hasattr(shapes, "_wrap_tensor_autograd"):  # since torch 2.13: what waits when its result is used
+            self._put("_wrap_tensor_autograd", shapes.AsyncCollectiveTensor, torch.empty_like, is_rank)
+
+    def _put(self, name: str, asks: Callable[..., Any], shape: Callable[..., Any], is_rank: Callable[[], bool]) -> None:
+        def call(given: Any, *args: Any) -> Any:
+            first = given[0] if isinstance(given, list) else given
+            return (asks if is_rank() and type(first).__name__ != "FakeTensor" else shape)(given, *args)
+
+        self._library.impl(name, call, "Meta", allow_override=True)
+
+    def end(self) -> None:
+        """torch's own are back."""
+        self._library._destroy()
 
 
 class ProcessGroupBase(_c10d.ProcessGroup):
