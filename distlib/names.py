@@ -13,6 +13,7 @@ from distlib.collectives import (
 )
 from distlib.communicator import Communicator, ReduceOp, Work
 from distlib.network import Cluster, Link, choose_all_reduce
+from distlib.torch_backend.computing import charge_computing
 from distlib.torch_backend.enter import torch_distributed
 from distlib.torch_backend.whole_program import run_program
 from distlib.trace import CallSite, Message, Trace
@@ -55,6 +56,7 @@ __all__ = [
     "barrier",
     "broadcast",
     "calibrate",
+    "charge_computing",
     "choose_all_reduce",
     "gather",
     "reduce",

@@ -349,6 +349,8 @@ def test_a_docstring_says_more_than_three_words() -> None:
 
 # What only tests name, and why it is there all the same.
 NAMED_BY_TESTS_ONLY = {
+    "charge_computing": "the package offers it, for torch's programs in virtual time",
+    "current_device": "torch asks the module of a device for it",
     "recursive_halving_reduce_scatter": "`traffic` and `duration` have every algorithm of `collectives`",
     "simulated_only": "`make answers ARGS=--fast`, a program among the tests, needs it",
     "sum_router_gradients": "a loop of one's own needs it after the backward pass: the text of its module says so",

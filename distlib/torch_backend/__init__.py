@@ -16,6 +16,8 @@ arguments          torch's options, read; and the text by which the ranks compar
 whole_program      run_program: a program with an init_process_group of its own, unchanged, as torchrun starts it
 ranks_magic        %%ranks 4: the text of a cell as such a program
 groups_of_threads  several ranks in one process, each with process groups of its own
+computing          charge_computing: in virtual time, each operation takes the time of its FLOPs
+streams            the streams of a simulated GPU, for tensors of shapes alone
 
 Because every message is the course's, it stands in the trace, it is priced, and a mistake is named with rank and line.
 """

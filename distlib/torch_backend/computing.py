@@ -20,15 +20,15 @@ from torch.utils import flop_counter
 
 from distlib.arguments import check_number, described
 from distlib.communicator import Communicator
-from distlib.worlds.private_torch import ATTENTION_ON_CPU, DispatchMode
+from distlib.worlds.private_torch import ATTENTION_ON_CPU, ATTENTION_ON_GPU, DispatchMode
 from distlib.worlds.simulated.simulator import SimulatedCommunicator
 
 _PASSES_ON = True  # see worlds.call_site
 
 _USUAL_DISPATCH = torch.Tensor.__torch_dispatch__
 _FORMULAS = {**flop_counter.flop_registry}
-for _kernel, _formula in zip(ATTENTION_ON_CPU, (flop_counter.sdpa_flop, flop_counter.sdpa_backward_flop), strict=True):
-    _FORMULAS.setdefault(_kernel, flop_counter.shape_wrapper(_formula))  # torch's own formulas, for one more kernel
+for _on_cpu, _on_gpu in zip(ATTENTION_ON_CPU, ATTENTION_ON_GPU, strict=True):
+    _FORMULAS.setdefault(_on_cpu, _FORMULAS[_on_gpu])
 
 
 @contextlib.contextmanager

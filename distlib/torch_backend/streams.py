@@ -1,4 +1,4 @@
-"""Streams of a simulated GPU: work that runs in its order, beside that of other streams, each on a clock of its own.
+"""Streams of a simulated GPU: the work of each runs in its order and on a clock of its own, at the same time as others.
 
     default stream      F0 ───────── F1 ───────── F2 …        computing: the rank's own clock
     all-gather stream   G1 ──── G2 ────   G3 ────             collectives: each waits for the events that it is told of
@@ -36,7 +36,7 @@ DEVICE = "meta"
 
 
 class Stream:
-    """A stream beside the default one.
+    """A stream that is not the default one.
 
     Attributes:
         ready: from when on its next collective may run, in virtual seconds.
@@ -118,7 +118,7 @@ def _number(last: tuple[int, Work | None]) -> int:
     return last[0]
 
 
-class _Rank(threading.local):
+class _OfRank(threading.local):
     """The streams of the simulated rank that this thread is."""
 
     comm: Any = None
@@ -127,7 +127,7 @@ class _Rank(threading.local):
     last: tuple[int, Work | None] = (0, None)  # of all streams
 
 
-_rank = _Rank()
+_rank = _OfRank()
 
 
 @contextlib.contextmanager
@@ -161,8 +161,8 @@ def current_stream(device: object = None) -> Any:
     return _rank.current
 
 
-def is_beside() -> bool:
-    """Whether work is launched in another stream than the default one."""
+def is_other() -> bool:
+    """Whether work is launched in a stream that is not the default one."""
     return _rank.current is not _rank.default
 
 
@@ -200,9 +200,9 @@ def set_device(device: object) -> None:
     """There is nothing to choose."""
 
 
-def is_available() -> bool:
-    """Always."""
+def is_initialized() -> bool:
+    """There is nothing to prepare."""
     return True
 
 
-is_initialized = is_available
+is_available = is_initialized

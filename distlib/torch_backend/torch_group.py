@@ -214,7 +214,7 @@ class DistlibGroup(ProcessGroupBase):
     def _begin(self, text: str, run: Callable[[Communicator], None], result: Tensors, opts: Any) -> CallWork:
         """Announce a call and begin it; where the caller waits for it anyway, in the caller's own thread."""
         comm = self.comm.within(text.removesuffix(")") + self._in_group())
-        if streams.is_beside() and result and result[0].is_meta:
+        if streams.is_other() and result and result[0].is_meta:
             streams.current_stream().launch(comm, partial(comm.run_collective, run))
             return CallWork(DoneWork(self.comm.rank), result)
         if not is_asynchronous(opts):

@@ -44,10 +44,14 @@ default_store = torch.distributed.distributed_c10d._get_default_store
 # torch's documentation describes it, under this name.
 DispatchBase = torch.utils._python_dispatch.TorchDispatchMode
 
-# What scaled_dot_product_attention is on a CPU, forward and backward. torch has formulas of its FLOPs for GPUs alone.
+# What scaled_dot_product_attention is, forward and backward. torch has formulas of its FLOPs for GPUs alone.
 ATTENTION_ON_CPU = (
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward,
+)
+ATTENTION_ON_GPU = (
+    torch.ops.aten._scaled_dot_product_flash_attention,
+    torch.ops.aten._scaled_dot_product_flash_attention_backward,
 )
 
 # What torch.compile has this thread do with each frame of Python that it begins; None outside of compiled functions.

@@ -9,8 +9,8 @@ Two kinds, with the same few methods:
                       switch while it is inside `backward`.
     ThreadContext     a switch takes tens of microseconds, but every rank has its own thread, and may do anything.
 
-Where each rank has a thread, its collectives need not run there: a `CallInHub` runs in the thread of the hub, as a
-greenlet beside those of the other ranks, while its rank's thread waits. Only one context runs at a time.
+Where each rank has a thread, its collectives need not run there: a `CallInHub` is a greenlet in the thread of the hub,
+with those of the other ranks, while its rank's thread waits. Only one context runs at a time.
 """
 
 from __future__ import annotations

@@ -1,0 +1,94 @@
+"""How long it takes to price torch's own programs, and what they cost: fully_shard on many simulated ranks.
+
+    python -m tests.tools.torch_in_virtual_time                small layers with contents, 64 ranks
+    python -m tests.tools.torch_in_virtual_time 256            … 256 ranks
+    python -m tests.tools.torch_in_virtual_time 64 --llama     Llama-3-8B by shapes alone
+
+Nodes of 8 GPUs: 450 GB/s inside, 50 GB/s between two, 400 · 10¹² FLOPs per second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+from distlib import Cluster, Communicator, Link, SimulatedWorld, charge_computing, torch_distributed
+from tests.torch_backend.llama import Llama, Shapes
+
+FLOPS = 400e12
+IN_BF16 = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+
+
+def cluster_of(ranks: int) -> Cluster:
+    """Nodes of 8 GPUs."""
+    intra, inter = Link(3e-6, 450e9), Link(10e-6, 50e9)
+    return Cluster(nodes=max(1, ranks // 8), ranks_per_node=min(8, ranks), intra=intra, inter=inter)
+
+
+def small_step(comm: Communicator) -> float:
+    """20 layers of 64 × 64 and a root, with contents, on the CPU: returns the loss."""
+    with torch_distributed(comm) as dist:
+        mesh = dist.device_mesh.init_device_mesh("cpu", (comm.world_size,))
+        model = nn.Sequential(*[nn.Linear(64, 64) for _ in range(20)])
+        for layer in model:
+            fully_shard(layer, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+        loss = model(torch.ones(5, 64) * comm.rank).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+
+def llama_step(comm: Communicator, shapes: Shapes, tokens: int, rate: float = FLOPS) -> float:
+    """A step of Llama by shapes alone, each layer a unit: returns its seconds."""
+    with (
+        torch_distributed(comm) as dist,
+        torch.device("meta"),
+        charge_computing(comm, flops_per_second=rate),
+    ):
+        mesh = dist.device_mesh.init_device_mesh("meta", (comm.world_size,))
+        model = Llama(shapes)
+        for layer in model.layers:
+            fully_shard(layer, mesh=mesh, mp_policy=IN_BF16)
+        fully_shard(model, mesh=mesh, mp_policy=IN_BF16)
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+        text = torch.zeros(1, tokens + 1, dtype=torch.int64)
+        began = comm.time()
+        logits = model(text[:, :-1])
+        nn.functional.cross_entropy(logits.flatten(0, 1), text[:, 1:].flatten()).backward()
+        optimizer.step()
+        return comm.time() - began
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ranks", type=int, nargs="?", default=64)
+    parser.add_argument("--llama", action="store_true")
+    parser.add_argument("--layers", type=int, default=32)
+    parser.add_argument("--tokens", type=int, default=8192)
+    options = parser.parse_args()
+    world = SimulatedWorld(options.ranks, cluster_of(options.ranks), contexts="threads", record=False)
+    wall, processor = time.perf_counter(), time.process_time()
+    if options.llama:
+        shapes = Shapes(layers=options.layers)
+        step: list[Any] = world.run(llama_step, shapes, options.tokens)
+        flops = 3 * (shapes.layers * shapes.layer_flops(options.tokens) + shapes.head_flops(options.tokens))
+        print(f"a step takes {max(step):.4f} s, of which computing {flops / FLOPS:.4f} s")
+    else:
+        world.run(small_step)
+    sent = world.trace.messages_sent[0]
+    print(f"{options.ranks} ranks: {sent} messages and {world.trace.bytes_sent[0] / 1e9:.3f} GB sent by each")
+    print(f"wall clock {time.perf_counter() - wall:.1f} s, processor {time.process_time() - processor:.1f} s")
+    print(f"memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
+
+
+if __name__ == "__main__":
+    main()
