@@ -349,7 +349,6 @@ def test_a_docstring_says_more_than_three_words() -> None:
 
 # What only tests name, and why it is there all the same.
 NAMED_BY_TESTS_ONLY = {
-    "charge_computing": "the package offers it, for torch's programs in virtual time",
     "current_device": "torch asks the module of a device for it",
     "recursive_halving_reduce_scatter": "`traffic` and `duration` have every algorithm of `collectives`",
     "simulated_only": "`make answers ARGS=--fast`, a program among the tests, needs it",
