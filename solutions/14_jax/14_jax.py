@@ -280,14 +280,14 @@ print(report)
 # %% test="spmd_step_hidden" points=5
 # The hidden tests of spmd_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: 2 to 4 devices, not the first ones; lists of dicts; other losses, samples, rates, axes and sizes.
+### What this tests: 2 to 5 devices, not the first ones; lists of dicts; other losses, samples, rates, axes and sizes.
 from distlib.exercises.jax_programs.checks import Descent, check_spmd_step
 
 report = check_spmd_step(
     spmd_step,
     plans=[
         Descent(3, samples=30, first=2, axis="x", widths=[4, 7, 2], steps=4),
-        Descent(4, samples=16, model="list of layers", first=4, rate=0.3, widths=[6, 5, 7, 3]),
+        Descent(5, samples=20, model="list of layers", first=3, rate=0.3, widths=[6, 5, 7, 3]),
         Descent(2, samples=10, model="line"),
         Descent(3, samples=15, model="line", sample=[4, 2]),
     ],
