@@ -1083,6 +1083,35 @@ print(answers)
 assert answers == [(True, True)] * 3
 
 # %% [markdown]
+# ### One changed word in a script of your own
+#
+# A script of plain torch need not know this course. Where the course is installed, one word in the script is enough:
+# `init_process_group("distlib")`. torch's collectives, and its DDP, FSDP2 and pipelines above them, then send our
+# messages, under torchrun and under srun, on one machine and on several. So a mistake is named by rank and line.
+#
+# In the script below the two ranks reduce tensors of different lengths. On gloo it dies without a Python traceback, as
+# a patient of lesson 17 does.
+
+# %%
+(folder / "own.py").write_text(
+    "import torch\n"
+    "import torch.distributed as dist\n"
+    'dist.init_process_group("distlib")\n'
+    "losses = torch.ones(3 + dist.get_rank())\n"
+    "dist.all_reduce(losses)\n"
+)
+command = f"""-m torch.distributed.run --nnodes 1 --nproc-per-node 2
+    --local-addr 127.0.0.1 --rdzv-backend c10d
+    --rdzv-endpoint {new_folder()}/meeting --rdzv-conf store_type=file
+    {folder}/own.py""".split()
+done = subprocess.run(
+    [sys.executable, *command], capture_output=True, text=True, timeout=200
+)
+said = done.stderr.partition("MessageMismatch: ")[2].split(". ")[0]
+print(said)
+assert said.startswith("own.py, line 5: rank ") and done.returncode == 1
+
+# %% [markdown]
 # ## In short
 #
 # - Four variables say who, how many, and where. torchrun sets them. Under srun your script makes them out of Slurm's,
@@ -1094,6 +1123,7 @@ assert answers == [(True, True)] * 3
 #   has everything that the next step needs.
 # - Silence needs a time limit, and who is silent is ended before the others go on, where one can.
 # - Ask for a signal before the limit. Write, and go back into the queue.
+# - `init_process_group("distlib")` in a script of plain torch, and a mistake is named by rank and line.
 # - Small tensors: few rounds. Large tensors: few bytes. What is small depends on latency times bandwidth, and
 #   grows with the number of ranks.
 #
