@@ -15,6 +15,7 @@ enter              torch_distributed(comm): torch's default group over the ranks
 arguments          torch's options, read; and the text by which the ranks compare their calls
 whole_program      run_program: a program with an init_process_group of its own, unchanged, as torchrun starts it
 ranks_magic        %%ranks 4: the text of a cell as such a program
+monitored          monitored_barrier, which torch itself offers for gloo alone
 groups_of_threads  several ranks in one process, each with process groups of its own
 computing          charge_computing: in virtual time, each operation takes the time of its FLOPs
 streams            the streams of a simulated GPU, for tensors of shapes alone

@@ -16,6 +16,7 @@ import torch.distributed
 from distlib.arguments import described
 from distlib.communicator import Communicator, ReduceOp
 from distlib.torch_backend.groups_of_threads import groups_of_this_thread
+from distlib.torch_backend.monitored import teach_torch
 from distlib.torch_backend.streams import streams_of_this_rank
 from distlib.torch_backend.torch_calls import AllReduce, default_all_reduce
 from distlib.torch_backend.torch_group import NAME, DistlibGroup
@@ -117,6 +118,7 @@ def make_group(options: Any, _: object = None) -> DistlibGroup:
     Raises:
         RuntimeError: this process is no rank.
     """
+    teach_torch()
     base = _base.get(_of_process)
     if base is None:
         raise RuntimeError(

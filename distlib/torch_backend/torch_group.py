@@ -168,10 +168,6 @@ class DistlibGroup(ProcessGroupBase):
         progress = Underway(Communicator.barrier)
         return CallWork(self.comm.start(progress.run), [], progress)
 
-    def monitored_barrier(self, timeout: object = None, wait_all_ranks: bool = False) -> None:
-        """`torch.distributed.monitored_barrier`: who is missing, the world says by itself."""
-        self.comm.barrier()
-
     # ── what torch asks of a group ───────────────────────────────────────────────────────────────────────────────
 
     def getBackendName(self) -> str:

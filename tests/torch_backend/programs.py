@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from typing import Any
 
@@ -101,6 +102,7 @@ def objects(dist: Any) -> list[Any]:
     dist.gather_object(rank**2, collected)
     dist.barrier()
     dist.barrier(async_op=True).wait()
+    dist.monitored_barrier(timeout=datetime.timedelta(seconds=60))
     return [everybody, told, handed, collected]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -211,3 +212,21 @@ def test_the_group_ends_in_the_middle_of_a_call(world) -> None:
             return ends_too_early(comm, dist)
 
     assert world.run(run, timeout=100) == [9.0] * 3
+
+
+def test_rank_0_names_who_has_not_come_to_a_monitored_barrier(worlds) -> None:
+    def run(comm: Communicator) -> str:
+        with torch_distributed(comm) as dist:
+            said = ""
+            if comm.rank != 1:
+                try:
+                    dist.monitored_barrier(timeout=datetime.timedelta(seconds=0.2 + 60 * (comm.rank > 0)))
+                except RuntimeError as error:
+                    said = str(error)
+            dist.barrier()
+            return said
+
+    first, second, third = worlds(3).run(run, timeout=100)
+    assert first == "Rank 1 failed to pass monitoredBarrier in 200 ms"
+    assert second == ""
+    assert "check rank 0" in third
