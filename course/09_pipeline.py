@@ -1221,8 +1221,9 @@ assert apart > 0.1
 # ## In real frameworks
 #
 # torch has pipelines in `torch.distributed.pipelining`. A `PipelineStage` wraps the module of one stage, and a
-# schedule class runs it. The names are those of this lesson. We run five of them on our four ranks, on gloo, with the
-# stages of our model, and compare the gradients with those of one process.
+# schedule class runs it. The names are those of this lesson. We run five of them on our four ranks, with the stages of
+# our model, and compare the gradients with those of one process. `torch_distributed(comm)` gives torch a process group
+# whose messages are this course's, so that they stand in the trace.
 
 # %%
 from torch.distributed.pipelining import (
@@ -1249,13 +1250,13 @@ def stages_of_rank(kind: type, rank: int) -> list[int]:
 
 
 def with_torch(
-    comm: Communicator, kind: type
+    comm: Communicator, kind: type, steps: int = 1
 ) -> tuple[Gradients, list[float], list[str]]:
     """The gradients of this rank's stages, the losses of the microbatches, and what
     this rank did."""
     numbers = stages_of_rank(kind, comm.rank)
     cut = cut_model(4 * len(numbers))
-    with torch_distributed(comm, "gloo"):
+    with torch_distributed(comm):
         device = torch.device("cpu")
         stages = [PipelineStage(cut[n], n, len(cut), device) for n in numbers]
         given = stages if len(stages) > 1 else stages[0]
@@ -1263,9 +1264,10 @@ def with_torch(
         losses: list[torch.Tensor] = []
         inputs = [images[:64]] if 0 in numbers else []
         last = len(cut) - 1 in numbers
-        schedule.step(
-            *inputs, **dict(target=labels[:64], losses=losses) if last else {}
-        )
+        for _ in range(steps):
+            schedule.step(
+                *inputs, **dict(target=labels[:64], losses=losses) if last else {}
+            )
     done = [str(action) for action in schedule.pipeline_order[comm.rank] if action]
     parameters = (pair for n in numbers for pair in cut[n].named_parameters())
     gradients = {name: parameter.grad for name, parameter in parameters}
@@ -1292,8 +1294,55 @@ with World(4) as world:
         assert len(gaps) == 17 and max(gaps) < 1e-12
 
 # %% [markdown]
-# The same gradients, to rounding. Now 13 samples in 5 microbatches, which can't all have the same size. Ours weighs
-# each by its samples. What does torch do, on one rank, and on four?
+# The same gradients, to rounding. Does torch also send what our `Pipeline` sends? We run one step and then two, with
+# both, because the difference of these traces is the second step alone.
+
+# %%
+OURS = {ScheduleGPipe: gpipe, Schedule1F1B: one_forward_one_backward}
+OURS |= {ScheduleInterleaved1F1B: interleaved_1f1b}
+OURS |= {ScheduleZBVZeroBubble: zero_bubble_v}
+
+
+def two_steps(run: Callable[..., object], schedule: object) -> list[torch.Tensor]:
+    """What each rank sends in the first step, and in the second: [messages and bytes, ranks]."""
+    sums = [torch.zeros(2, 4, dtype=torch.int64)]
+    for steps in (1, 2):
+        world.run(run, schedule, steps)
+        sums.append(torch.tensor([world.trace.messages_sent, world.trace.bytes_sent]))
+    return [sums[1] - sums[0], sums[2] - sums[1]]
+
+
+# %%
+sent = {}
+print("the second step: messages of each rank, bytes, and what the first has on top")
+with World(4) as world:
+    for kind, make in OURS.items():
+        ours, theirs = two_steps(train, make(4, 8)), two_steps(with_torch, kind)
+        print(kind.__name__)
+        for whose, (first, second) in {"ours": ours, "torch's": theirs}.items():
+            messages, nbytes = map(str, second.tolist())
+            more = int((first - second)[0].sum())
+            print(f"{whose:>12}  {messages:16}  {nbytes:28}  {more:+3} messages")
+        assert torch.equal(ours[1], theirs[1])
+        sent[kind] = ours, theirs
+
+# %% tags=["folded"]
+# Checks of what is said below
+boundaries = dict(zip(OURS, (3, 3, 7, 2 * 3), strict=True))
+for kind, both in sent.items():
+    for (first, second), more in zip(both, (1, 6), strict=True):
+        assert int((first - second)[0].sum()) == more * boundaries[kind]
+        assert int(second[0].sum()) == 2 * 8 * boundaries[kind]
+
+# %% [markdown]
+# Every rank sends as many messages and bytes with torch as with ours, and together they send what the formulas say:
+# $2m(p-1) = 48$ messages for GPipe and 1F1B. Only the first step differs. Wherever two neighboring stages are on
+# different ranks, our `Pipeline` sends one message more there, with the shapes. torch sends six, because we have not
+# told it the shapes: in both directions a vote on whether all stages know them, the length of a description, and the
+# description.
+#
+# Now 13 samples in 5 microbatches, which can't all have the same size. Ours weighs each by its samples. What does
+# torch do, on one rank, and on four?
 
 
 # %%
