@@ -58,6 +58,15 @@ def torch_distributed(
 
     Every rank of `comm` must enter the block.
 
+    In a SimulatedWorld(contexts="threads") torch's programs take virtual time: `charge_computing` says what computing
+    takes. There a mesh and tensors on the device "meta" have shapes alone, so that a model of billions of parameters
+    needs no memory; and fully_shard overlaps as on a GPU, see torch_backend.streams. DistributedDataParallel reads
+    numbers there, but with init_sync=False and find_unused_parameters=True; for a PipelineStage,
+    torch.distributed.pipelining has to be imported before this block.
+
+        with torch_distributed(comm) as dist, torch.device("meta"), charge_computing(comm, flops_per_second=400e12):
+            mesh = dist.device_mesh.init_device_mesh("meta", (comm.world_size,))
+
     Args:
         backend: "distlib": the collectives of this course, whose messages stand in the trace and whose mistakes are
             named by rank and line. "gloo": torch's own; in a world whose ranks have GPUs, NCCL for what lies on them.

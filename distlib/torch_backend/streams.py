@@ -27,7 +27,7 @@ from functools import cache
 from typing import Any
 
 from distlib.communicator import Work
-from distlib.worlds.private_torch import add_device_module, allow_sharding_on
+from distlib.worlds.private_torch import add_device_module, allow_pipelines_on, allow_sharding_on
 from distlib.worlds.simulated.simulator import SimulatedCommunicator
 
 _PASSES_ON = True  # see worlds.call_site
@@ -128,12 +128,15 @@ class _OfRank(threading.local):
 
 
 _rank = _OfRank()
+_pipelines = False  # whether stages may lie on the device
 
 
 @contextlib.contextmanager
 def streams_of_this_rank(comm: SimulatedCommunicator) -> Iterator[None]:
     """In this block the thread has streams on the device "meta", whose default stream is the clock of `comm`."""
+    global _pipelines
     _register()
+    _pipelines = _pipelines or allow_pipelines_on(DEVICE)
     _rank.comm, _rank.default = comm, DefaultStream()
     _rank.current = _rank.default
     try:

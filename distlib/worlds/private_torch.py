@@ -202,6 +202,29 @@ def allow_sharding_on(kind: str) -> None:
     put_around(FSDPParamGroup, FSDPParamGroup._validate_no_meta_params.__name__, check)
 
 
+def allow_pipelines_on(kind: str) -> bool:
+    """Have pipeline stages on a device of this kind agree on shapes by numbers that lie on the CPU, with contents.
+
+    False if torch.distributed.pipelining has not been imported: nothing is done then.
+    """
+    module = sys.modules.get("torch.distributed.pipelining.stage")
+    if module is None:
+        return False
+
+    def on_cpu(inner: Callable[..., Any], stage: Any, *args: Any, **kwargs: Any) -> Any:
+        device = stage.device
+        stage.device = torch.device("cpu") if device.type == kind else device
+        try:
+            return inner(stage, *args, **kwargs)
+        finally:
+            stage.device = device
+
+    for name in ("_warmup_forward_vote", "_warmup_backward_result", "_recv_meta", "_send_meta"):
+        if hasattr(module.PipelineStage, name):  # older versions of torch have other ones
+            put_around(module.PipelineStage, name, on_cpu)
+    return True
+
+
 _NOT_META = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)  # under it torch has what is for every device but "meta"
 
 

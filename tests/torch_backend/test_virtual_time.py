@@ -121,6 +121,33 @@ def test_ddp_hides_all_but_the_last_bucket_or_all_but_the_first_layer(forward: f
     assert world.results == pytest.approx([expected] * 4)
 
 
+@pytest.mark.parametrize("forward", [0.1, 10.0])
+def test_ddp_by_shapes_has_buckets_if_it_looks_for_unused_parameters(forward: float) -> None:
+    """Else it begins with one bucket for all, and makes others by reading numbers. The look is an all-reduce of flags.
+
+    The first bucket holds at least 1 MiB, so the layers are larger here: 4 MiB each, as a bucket.
+    """
+    width = 1024
+
+    def run(comm: Communicator) -> float:
+        with torch_distributed(comm), charge_computing(comm, flops_per_second=2 * ROWS * width * width / forward):
+            model = nn.Sequential(*[nn.Linear(width, width, bias=False, device="meta") for _ in range(LAYERS)])
+            replica = nn.parallel.DistributedDataParallel(
+                model, init_sync=False, bucket_cap_mb=4, find_unused_parameters=True
+            )
+            for _ in range(2):
+                comm.barrier()
+                began = comm.time()
+                replica(torch.ones(ROWS, width, device="meta", requires_grad=True)).sum().backward()
+            return comm.time() - began
+
+    world = simulated(4, run, link=Link(0.5, 4e6))
+    bucket, flags = (all_reduce_seconds("ring", world.cluster, length, 4) for length in (width * width, LAYERS))
+    backward = 2 * forward
+    expected = LAYERS * forward + max(LAYERS * backward + bucket, backward + LAYERS * bucket) + flags
+    assert world.results == pytest.approx([expected] * 4)
+
+
 def sharded_step(comm: Communicator, kind: str, rate: float) -> float:
     from torch.distributed.fsdp import fully_shard
 
@@ -195,18 +222,18 @@ def test_tensor_parallelism_divides_computing_and_adds_all_reduces(kind: str, gr
     assert world.results == pytest.approx([products / 4 + (2 if gradient else 1) * all_reduce] * 4)
 
 
-@pytest.mark.parametrize("microbatches", [4, 9])
-def test_1f1b_takes_the_time_of_lesson_09(microbatches: int) -> None:
+@pytest.mark.parametrize(("kind", "microbatches"), [("cpu", 4), ("meta", 4), ("meta", 9)])
+def test_1f1b_takes_the_time_of_lesson_09(kind: str, microbatches: int) -> None:
     """(p − 1 + m) · (F + B), where messages cost nothing. A first step also computes to find the shapes."""
     from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
     def run(comm: Communicator) -> float:
         rank, size = comm.rank, comm.world_size
         with torch_distributed(comm), charge_computing(comm, flops_per_second=FLOPS):
-            stage = PipelineStage(layers(count=1), rank, size, torch.device("cpu"))
+            stage = PipelineStage(layers(kind, count=1), rank, size, torch.device(kind))
             loss = lambda output, target: (output - target).square().mean()  # noqa: E731
             schedule = Schedule1F1B(stage, n_microbatches=microbatches, loss_fn=loss)
-            given = torch.ones(ROWS * microbatches, WIDTH, requires_grad=True)
+            given = torch.ones(ROWS * microbatches, WIDTH, device=kind, requires_grad=True)
             for _ in range(2):
                 comm.barrier()
                 began = comm.time()
@@ -214,7 +241,8 @@ def test_1f1b_takes_the_time_of_lesson_09(microbatches: int) -> None:
                 schedule.step(*([given] if rank == 0 else []), **target)
             return comm.time() - began
 
-    assert simulated(4, run, link=FREE).results[0] == pytest.approx((4 - 1 + microbatches) * 3)
+    world = simulated(4, run, link=FREE)
+    assert world.results[0] == pytest.approx((4 - 1 + microbatches) * 3)
 
 
 # ── shapes alone ─────────────────────────────────────────────────────────────────────────────────────────────────────
