@@ -15,6 +15,7 @@
 # its memory, and the other strategies. It is optional.
 
 # %%
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
@@ -1301,6 +1302,65 @@ assert counted["whole layer"] == (2, 2)
 # The same numbers, to rounding, as in one process. Now the messages. The plan of the layers alone calls *four*
 # all-reduces backward. DTensor does what you have seen: each of the three projections adds up its own gradient of $x$.
 # Nothing warns you. With `PrepareModuleInput` there is one operator before all three, and it is two, as in ours.
+#
+# What does that cost? `torch_distributed(comm)` without "gloo" gives torch a process group whose messages are this
+# course's, so they stand in the trace as ours do. A run without a step shows what the set-up sends. What a run with one
+# step sends on top is the step.
+
+
+# %%
+def steps_of_ours(comm: Communicator, steps: int) -> None:
+    layer = tp.ParallelTransformerLayer(comm, FEATURES, HIDDEN, HEADS, dtype=DOUBLE)
+    for _ in range(steps):
+        layer(activations().requires_grad_()).square().sum().backward()
+
+
+def steps_of_torch(comm: Communicator, steps: int, plan: str) -> None:
+    block = Block(torch_layer)
+    with torch_distributed(comm):
+        mesh = init_device_mesh("cpu", (comm.world_size,))
+        parallelize_module(block, mesh, PLANS[plan])
+        for _ in range(steps):
+            block(activations().requires_grad_()).square().sum().backward()
+
+
+def sent_in(*run: object) -> Counter[tuple[str, str]]:
+    """Messages and bytes that rank 0 sends, by the name of the call."""
+    world.run(*run)
+    found: Counter[tuple[str, str]] = Counter()
+    for message in world.trace.filter(lambda message: message.src == 0):
+        call = (message.site.call or "").partition("(")[0]
+        found += {(call, "messages"): 1, (call, "bytes"): message.nbytes}
+    return found
+
+
+# %%
+runs = {"ours": [steps_of_ours], **{plan: [steps_of_torch, plan] for plan in PLANS}}
+steps_sent = {}
+print("rank 0 of 4 sends                messages    bytes")
+for name, (steps, *plan) in runs.items():
+    set_up, one = (sent_in(steps, number, *plan) for number in range(2))
+    steps_sent[name] = step = one - set_up
+    for when, sent in {"set-up": set_up, "step": step}.items():
+        for call in dict.fromkeys(call for call, _ in sent):
+            messages, nbytes = sent[call, "messages"], sent[call, "bytes"]
+            print(f"{name:9}  {when:6}  {call:12}  {messages:9}  {nbytes:7,}")
+print(f"the formula, step{' ' * 23}{4 * 2 * 3 * S // 4:10,}")
+
+# %% tags=["folded"]
+# Checks of what is said below
+assert steps_sent["ours"] == steps_sent["one input"]
+assert steps_sent["ours"]["all_reduce", "bytes"] == 4 * 2 * 3 * S // 4
+for kind, number in steps_sent["ours"].items():
+    assert steps_sent["layers"][kind] == 1.5 * number
+assert set_up["scatter", "messages"] == 3 * (8 + 2)
+assert set_up["broadcast", "bytes"] == 2 * 2 * FEATURES * 8
+
+# %% [markdown]
+# With one operator, torch's step sends what ours sends, byte for byte: the four all-reduces of the formula. The plan of
+# the layers alone takes six, and so half as many bytes again. torch's set-up sends as well: rank 0 scatters the tensors
+# that the plan cuts, and broadcasts the two biases that stay whole. The plan does not name the norms, so torch neither
+# sends nor compares them: they must be equal before.
 #
 # Two more: the loss over a cut vocabulary, and torch's differentiable all-reduce, whose backward pass adds up again.
 
