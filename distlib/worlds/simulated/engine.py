@@ -220,9 +220,7 @@ class Engine:
         self.running: SimulatedRank | None = None
         self.over = False  # whether the ranks that have not finished are to end
         self.record = record
-        self.modes: Modes | None = (
-            None  # of torch, as the rank that last ran in the hub's thread left them; None: unknown
-        )
+        self.modes: Modes | None = None  # of torch in the hub's thread, as the last rank has left them; None: unknown
         self._cluster = cluster
         self._uniform = cluster.uniform_link()
         self._eager_limit = cluster.eager_limit if cluster.eager_limit > 0 else -1  # with a limit, 0 bytes are eager
