@@ -85,7 +85,14 @@ from tests.answers_fast import SLOW
 from tests.conftest import BROWSERS
 from tests.judge import test_hostile_class as hostile_class
 from tests.notebooks.test_browser import open_notebook
-from tests.tools import clinic_figures, framework_figures, share_figures, slurm_figures, zero_figures
+from tests.tools import (
+    clinic_figures,
+    framework_figures,
+    share_figures,
+    slurm_figures,
+    torch_in_virtual_time,
+    zero_figures,
+)
 from tests.tools.chromium import running_chromium
 from tests.tools.game_class import make_game_class
 from tests.tools.hostile_submissions import read_hostile, released_notebook, right_answers
@@ -117,6 +124,7 @@ def main() -> None:
         ddp_against_torch,
         torch_backend_against_gloo,
         zero_stages,
+        torch_in_virtual_seconds,
         cost_of_replica_check,
         paced_all_reduces,
         paced_ddp,
@@ -483,6 +491,11 @@ def cost_of_replica_check() -> None:
 
 def zero_stages() -> None:
     for row in zero_figures.figures():
+        note(*row)
+
+
+def torch_in_virtual_seconds() -> None:
+    for row in torch_in_virtual_time.figures():
         note(*row)
 
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 import argparse
 import resource
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -67,6 +69,49 @@ def llama_step(comm: Communicator, shapes: Shapes, tokens: int, rate: float = FL
         return comm.time() - began
 
 
+@dataclass(frozen=True)
+class Priced:
+    """What it took to price a step.
+
+    Attributes:
+        world: in which it ran.
+        wall, processor: seconds.
+        memory: the most that this process has had, in bytes.
+    """
+
+    world: SimulatedWorld
+    wall: float
+    processor: float
+    memory: float
+
+    def __str__(self) -> str:
+        sent = f"{self.world.trace.messages_sent[0]:,} messages and {self.world.trace.bytes_sent[0] / 1e9:.3f} GB"
+        return (
+            f"{self.wall:.0f} s, of it {self.processor:.0f} s on a processor, {self.memory / 1e9:.1f} GB of memory "
+            f"({sent} sent by each rank)"
+        )
+
+
+def price(ranks: int, step: Callable[..., float], *args: Any) -> Priced:
+    """Run a step on simulated ranks."""
+    SimulatedWorld(1, contexts="threads").run(small_step)  # what torch imports late is there then
+    world = SimulatedWorld(ranks, cluster_of(ranks), contexts="threads", record=False)
+    wall, processor = time.perf_counter(), time.process_time()
+    world.run(step, *args)
+    wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    return Priced(world, wall, processor, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+def figures() -> Iterator[tuple[str, str, str]]:
+    """What is priced, what that took, and the figure to reach. Part of `make bench`."""
+    yield "torch's fully_shard of 20 layers, 64 simulated ranks, a step", str(price(64, small_step)), "≤ 12 s"
+    yield (
+        "torch's fully_shard of Llama-3-8B by shapes alone, 64 simulated ranks, a step",
+        str(price(64, llama_step, Shapes(), 8192)),
+        "≤ 5 min, ≤ 8 GB",
+    )
+
+
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -75,20 +120,14 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=32)
     parser.add_argument("--tokens", type=int, default=8192)
     options = parser.parse_args()
-    world = SimulatedWorld(options.ranks, cluster_of(options.ranks), contexts="threads", record=False)
-    SimulatedWorld(1, contexts="threads").run(small_step)  # what torch imports late is there then
-    wall, processor = time.perf_counter(), time.process_time()
-    if options.llama:
-        shapes = Shapes(layers=options.layers)
-        step: list[Any] = world.run(llama_step, shapes, options.tokens)
-        flops = 3 * (shapes.layers * shapes.layer_flops(options.tokens) + shapes.head_flops(options.tokens))
-        print(f"a step takes {max(step):.4f} s, of which computing {flops / FLOPS:.4f} s")
-    else:
-        world.run(small_step)
-    sent = world.trace.messages_sent[0]
-    print(f"{options.ranks} ranks: {sent} messages and {world.trace.bytes_sent[0] / 1e9:.3f} GB sent by each")
-    print(f"wall clock {time.perf_counter() - wall:.1f} s, processor {time.process_time() - processor:.1f} s")
-    print(f"memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
+    if not options.llama:
+        print(price(options.ranks, small_step))
+        return
+    shapes, tokens = Shapes(layers=options.layers), options.tokens
+    priced = price(options.ranks, llama_step, shapes, tokens)
+    computing = 3 * (shapes.layers * shapes.layer_flops(tokens) + shapes.head_flops(tokens)) / FLOPS
+    print(priced)
+    print(f"the step takes {priced.world.elapsed:.4f} s of virtual time, of which computing {computing:.4f} s")
 
 
 if __name__ == "__main__":
