@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -1394,15 +1395,14 @@ assert sum(sum(sizes) for _, sizes in by_rank) == numbers
 # %% [markdown]
 # It deals out whole tensors, and gives each to the rank that has the least so far. Here the ranks get about as much
 # each, since no tensor is large. And now `fully_shard`. It is called on each unit, and then on the model, whose rest is
-# the root's unit. Afterwards parameters are DTensors: each rank has its rows of every one. torch's `CommDebugMode`
-# counts the collectives.
+# the root's unit. Afterwards parameters are DTensors: each rank has its rows of every one. `torch_distributed(comm)`
+# without "gloo" gives torch a process group whose messages are this course's, so that they stand in the trace.
 
 # %%
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor.debug import CommDebugMode
 
 Built = tuple[nn.Module, torch.optim.Optimizer]
 
@@ -1430,41 +1430,87 @@ def whole(model: nn.Module) -> dict[str, torch.Tensor]:
 
 
 # %%
-def stage_3_of_torch(comm: Communicator, **options: Any) -> Any:
-    """The weights after 10 steps, and which collectives the last step called, and how often."""
+def stage_3_of_torch(
+    comm: Communicator, steps: int = 10, **options: Any
+) -> dict[str, torch.Tensor]:
+    """The weights after some steps."""
     warnings.filterwarnings("ignore", "Full backward hook|FSDP2-wrapped")  # its notes
-    torch.set_num_threads(1)
-    with torch_distributed(comm, "gloo"):
+    with torch_distributed(comm):
         built = shard_with_torch(Reader().double(), **options)
-        torch_steps(comm, built, range(9))
-        with CommDebugMode() as counter:
-            torch_steps(comm, built, range(9, 10))
-        counts = {str(call): count for call, count in counter.comm_counts.items()}
-        return whole(built[0]), counts
+        torch_steps(comm, built, range(steps))
+        return whole(built[0])
+
+
+def sent_in_a_step(ranks: int, function: Callable[..., Any], **options: Any) -> Counter:
+    """Messages and bytes of rank 0 in the second step, by the name of the call."""
+    world, sums = world_of(ranks), [Counter(), Counter()]
+    for steps, found in enumerate(sums, 1):
+        world.run(function, steps=steps, **options)
+        for each in world.trace.filter(lambda message: message.src == 0):
+            call = (each.site.call or "").replace("(", " ").split()[0]
+            found += {(call, ""): 1, (call, "bytes"): each.nbytes}
+    return sums[1] - sums[0]
 
 
 # %%
-torch_gathers = {}
 for name, reshard in WAYS.items():
-    weights, counts = real.run(
-        stage_3_of_torch, reshard_after_forward=reshard, timeout=100
-    )[0]
-    gap = off(weights, one.state_dict())
-    torch_gathers[name] = counts
-    print(f"{name:5}: {counts}, {gap:.0e} off")
-    assert gap < 1e-9
-
-# %% tags=["folded"]
-# Checks
-# Torch gathers and scatters as often as ours
-for name, counts in torch_gathers.items():
-    found = {call.rpartition(".")[2]: number for call, number in counts.items()}
-    assert sum(n for call, n in found.items() if "gather" in call) == gathers[name]
-    assert sum(n for call, n in found.items() if "scatter" in call) == scatters[name]
-    assert len(found) == 2
+    options = dict(reshard_after_forward=reshard)
+    weights = world_of(4).run(stage_3_of_torch, **options)[0]
+    counts = sent_in_a_step(4, stage_3_of_torch, **options)
+    calls = {call: number // 3 for (call, what), number in counts.items() if not what}
+    print(f"{name:5}: {calls}, {off(weights, one.state_dict()):.0e} off")
+    assert list(calls.values()) == [gathers[name], scatters[name]]
+    assert off(weights, one.state_dict()) < 1e-9
 
 # %% [markdown]
-# Ten, nine and five all-gathers, as ours. The weights are those of one process.
+# Ten, nine and five all-gathers, as ours. The weights are those of one process. Are there equally many bytes? With
+# `True` the formula says $3 \cdot \frac{N-1}{N}$ models.
+
+# %%
+sent_by, messages_by = {}, {}
+print("ranks           all-gathers, bytes  reduce-scatters, bytes    in all")
+for ranks in (4, 5):
+    for name, run in {
+        "ours": partial(train, stage=3),
+        "torch's": stage_3_of_torch,
+    }.items():
+        counts = sent_in_a_step(ranks, run, reshard_after_forward=True)
+        gather, gathered, scatter, scattered = counts.values()
+        messages_by[ranks, name] = gather, scatter
+        sent_by[ranks, name] = gathered + scattered
+        each = f"{gather:11}, {gathered:7,}  {scatter:14}, {scattered:7,}"
+        print(f"{ranks:5}  {name:7}  {each}   {gathered + scattered:7,}")
+    formula = 3 * (ranks - 1) / ranks * numbers * 8
+    print(f"{'':7}formula{'':47}{formula:7,.0f}")
+
+
+# %% tags=["folded"]
+# Checks of what is said below
+def rows_padded(ranks: int) -> int:
+    """Numbers of the model, where each tensor has a multiple of `ranks` rows."""
+    return sum(
+        -(-len(each) // ranks) * ranks * each[0].numel() for each in one.parameters()
+    )
+
+
+def made_by_torch(comm: Communicator) -> None:
+    with torch_distributed(comm):
+        shard_with_torch(Reader().double())
+
+
+assert len(set(messages_by.values())) == 2  # one number for 4 ranks, and one for 5
+assert sent_by[5, "ours"] == sent_by[5, "torch's"] == 3 * 4 * numbers * 8 // 5
+assert sent_by[4, "torch's"] == 3 * 3 * rows_padded(4) * 8 // 4
+assert sent_by[4, "ours"] - 3 * 3 * numbers * 8 // 4 == 3 * 3 * 2 * 4 * 8 // 4
+world = world_of(4)
+world.run(made_by_torch)
+assert len(world.trace) == 0
+
+# %% [markdown]
+# torch sends as many messages as ours, and on five ranks the formula's bytes exactly. On four it sends a little more,
+# because it shards each tensor by rows: every rank gets equally many of them, so a tensor of 30 rows is padded to 32.
+# Ours pads the flat buffer of a unit. Where the number of ranks divides the rows of every tensor, nobody pads. Before
+# the first step torch sends nothing: `fully_shard` takes for granted that all ranks have the same weights.
 #
 # Three more things that you will meet.
 #
@@ -1477,15 +1523,12 @@ for name, counts in torch_gathers.items():
 
 
 # %%
-def hybrid_of_torch(comm: Communicator) -> Any:
-    with torch_distributed(comm, "gloo"):
+def hybrid_of_torch(comm: Communicator, steps: int = 10) -> dict[str, torch.Tensor]:
+    with torch_distributed(comm):
         mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("copies", "shards"))
         built = shard_with_torch(Reader().double(), mesh=mesh)
-        torch_steps(comm, built, range(9))
-        with CommDebugMode() as counter:
-            torch_steps(comm, built, range(9, 10))
-        counts = {str(call): count for call, count in counter.comm_counts.items()}
-        return whole(built[0]), counts
+        torch_steps(comm, built, range(steps))
+        return whole(built[0])
 
 
 def mixed(comm: Communicator) -> list[torch.dtype]:
@@ -1499,16 +1542,19 @@ def mixed(comm: Communicator) -> list[torch.dtype]:
         return [output.dtype, shard.dtype, shard.grad.dtype]
 
 
-weights, counts = real.run(hybrid_of_torch, timeout=100)[0]
-print(f"hybrid: {counts}, {off(weights, one.state_dict()):.0e} off")
+weights = world_of(4).run(hybrid_of_torch)[0]
+counts = sent_in_a_step(4, hybrid_of_torch)
+messages = {call: number for (call, what), number in counts.items() if not what}
+print(f"hybrid: {messages} messages, {off(weights, one.state_dict()):.0e} off")
 assert off(weights, one.state_dict()) < 1e-9
 dtypes = real.run(mixed, timeout=100)[0]
 print("mixed:", dtypes)
 assert dtypes == [torch.bfloat16, torch.float32, torch.float32]
-assert sum(n for call, n in counts.items() if "allreduce" in call.replace("_", "")) == 5
+assert messages["all_reduce"] == 5 * 2
 
 # %% [markdown]
-# In the hybrid there are five more collectives, all-reduces, one for each unit: of shards, between the copies.
+# In the hybrid there are five more collectives, all-reduces of two messages each, one for each unit: of shards, between
+# the copies.
 #
 # Now save on four ranks, after five steps, and go on with two. Each of two ranks has other shards than any of
 # four.
