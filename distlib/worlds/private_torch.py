@@ -205,7 +205,8 @@ def allow_sharding_on(kind: str) -> None:
 def allow_pipelines_on(kind: str) -> bool:
     """Have pipeline stages on a device of this kind agree on shapes by numbers that lie on the CPU, with contents.
 
-    False if torch.distributed.pipelining has not been imported: nothing is done then.
+    False if torch.distributed.pipelining has not been imported: nothing is done then. Versions of torch that agree on
+    shapes in another way, as 2.8 does, need tensors with contents.
     """
     module = sys.modules.get("torch.distributed.pipelining.stage")
     if module is None:
@@ -220,7 +221,7 @@ def allow_pipelines_on(kind: str) -> bool:
             stage.device = device
 
     for name in ("_warmup_forward_vote", "_warmup_backward_result", "_recv_meta", "_send_meta"):
-        if hasattr(module.PipelineStage, name):  # older versions of torch have other ones
+        if hasattr(module.PipelineStage, name):
             put_around(module.PipelineStage, name, on_cpu)
     return True
 

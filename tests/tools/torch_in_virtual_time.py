@@ -50,18 +50,14 @@ def small_step(comm: Communicator) -> float:
 
 def llama_step(comm: Communicator, shapes: Shapes, tokens: int, rate: float = FLOPS) -> float:
     """A step of Llama by shapes alone, each layer a unit: returns its seconds."""
-    with (
-        torch_distributed(comm) as dist,
-        torch.device("meta"),
-        charge_computing(comm, flops_per_second=rate),
-    ):
+    with torch_distributed(comm) as dist, charge_computing(comm, flops_per_second=rate):
         mesh = dist.device_mesh.init_device_mesh("meta", (comm.world_size,))
-        model = Llama(shapes)
+        with torch.device("meta"):
+            model, text = Llama(shapes), torch.zeros(1, tokens + 1, dtype=torch.int64)
         for layer in model.layers:
             fully_shard(layer, mesh=mesh, mp_policy=IN_BF16)
         fully_shard(model, mesh=mesh, mp_policy=IN_BF16)
         optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
-        text = torch.zeros(1, tokens + 1, dtype=torch.int64)
         began = comm.time()
         logits = model(text[:, :-1])
         nn.functional.cross_entropy(logits.flatten(0, 1), text[:, 1:].flatten()).backward()

@@ -227,6 +227,9 @@ def test_1f1b_takes_the_time_of_lesson_09(kind: str, microbatches: int) -> None:
     """(p − 1 + m) · (F + B), where messages cost nothing. A first step also computes to find the shapes."""
     from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
+    if kind == "meta" and not hasattr(PipelineStage, "_recv_meta"):
+        pytest.skip("this version of torch sends the shapes in a way that needs contents, see allow_pipelines_on")
+
     def run(comm: Communicator) -> float:
         rank, size = comm.rank, comm.world_size
         with torch_distributed(comm), charge_computing(comm, flops_per_second=FLOPS):
