@@ -1,51 +1,51 @@
-"""What ours says: the fault of a patient on the ranks of a `World`, and how the world reports it."""
+"""What ours says: a patient's own program, unchanged, on the ranks of a `World`; and what the world reports."""
 
 from __future__ import annotations
 
-import ast
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 from distlib.clinic.output_folding import fold
-from distlib.worlds.code_files import remember_lines
+from distlib.clinic.patient_table import PATIENTS
+from distlib.torch_backend.whole_program import run_program
 from distlib.worlds.diagnosis import RankError
 from distlib.worlds.real.world import World
 
-_FILE = "same_faults.py"
-_PATH = Path(__file__).with_name(_FILE)
 _TIMEOUT = 5.0
 
 
-def run_on_our_ranks(name: str, world: World, timeout: float = _TIMEOUT) -> RankError:
-    """Run the fault of a patient on the ranks of a world. Returns what the world raises.
+def run_on_our_ranks(
+    name: str, world: World, timeout: float = _TIMEOUT, *, healed: bool = False, program: str | None = None
+) -> RankError | None:
+    """Run a patient's program on the ranks of a world. Returns what the world raises; None if all ranks end well.
 
     What the ranks print is printed, folded, when the run is over.
 
     Args:
-        name: of the patient.
+        name: one of PATIENTS.
         world: with as many ranks as the patient has.
         timeout: seconds after which a run is ended. Only a rank that is slow gets there.
+        healed: run the program without its fault.
+        program: run this one in its place, such as one that you have mended.
 
     Raises:
-        ValueError: there is no such fault on our ranks.
-        AssertionError: nothing was raised.
+        ValueError: there is no such patient.
     """
-    faults = our_faults()
-    if name not in faults:
-        raise ValueError(f"there is no {name!r} among the faults that our ranks can have: {', '.join(faults)}")
-    with _folded_output(world):
+    if name not in PATIENTS:
+        raise ValueError(f"there is no patient {name!r}; there are {', '.join(PATIENTS)}")
+    patient = PATIENTS[name]
+    text = program or (patient.healed if healed else patient.program)
+    with _folded_output(world, patient.file):
         try:
-            world.run(faults[name], timeout=timeout)
+            run_program(world, text, timeout=timeout, file=patient.file)
         except RankError as error:
             return error
-    raise AssertionError(f"the world has not noticed {name}")
+    return None
 
 
 @contextlib.contextmanager
-def _folded_output(world: World) -> Iterator[None]:
+def _folded_output(world: World, file: str) -> Iterator[None]:
     """Keep what the ranks print in this block; print it afterwards, folded, by rank and stream."""
     printed: dict[tuple[int, str], str] = defaultdict(str)
 
@@ -58,25 +58,5 @@ def _folded_output(world: World) -> Iterator[None]:
     finally:
         world.on_output = usual
         for (rank, _), text in sorted(printed.items()):
-            for line in fold(text.splitlines(), _FILE):
+            for line in fold(text.splitlines(), file):
                 print(f"[rank {rank}] {line}")
-
-
-def our_faults() -> dict[str, Callable[..., Any]]:
-    """The functions of `same_faults`, by name, as if a student had written the file: reports name its lines."""
-    source = _PATH.read_text(encoding="utf-8")
-    remember_lines(_FILE, source)
-    names: dict[str, Any] = {"__name__": "same_faults"}
-    exec(compile(source, _FILE, "exec"), names)
-    return {node.name: names[node.name] for node in _functions(source)}
-
-
-def source_on_our_ranks(name: str) -> str:
-    """The text of one of them."""
-    source = _PATH.read_text(encoding="utf-8")
-    found = [ast.get_source_segment(source, node) for node in _functions(source) if node.name == name]
-    return str(found[0])
-
-
-def _functions(source: str) -> list[ast.FunctionDef]:
-    return [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]

@@ -60,6 +60,16 @@ _HANGING = (
         seconds=6.0,
     ),
     Patient(
+        "different_roots",
+        ranks=2,
+        outcome=HANGS,
+        cause="Each rank finds the best model by its own data, and both send. Nobody receives.",
+        cured="The ranks add up their losses before they choose.",
+        cure={"best = int(losses.argmin())": "dist.all_reduce(losses)\nbest = int(losses.argmin())"},
+        shows=[(WAITS, "in broadcast"), (WAITS, "in broadcast")],
+        served_by={"timeout": "for send operation", "flight recorder": "gloo:broadcast [[3]], group 0, NOT OVER"},
+    ),
+    Patient(
         "barrier_on_rank_zero",
         ranks=2,
         outcome=HANGS,
@@ -250,6 +260,43 @@ _SILENT = (
         cure={"torch.ones(4).int()": "torch.ones(4)"},
         shows=[(ENDED, "rank 0: [1.0, 1.0, 1.0000001"), (ENDED, "rank 1: [1065353216, 1065353216, 1065353217")],
         served_by={"DETAIL": "TensorDtypes=Int"},
+    ),
+    Patient(
+        "sum_against_max",
+        ranks=2,
+        outcome=SILENT,
+        cause="Rank 0 asks for the sum, rank 1 for the maximum. Each rank combines a part of the tensor for both.",
+        cured="All ranks ask for the sum.",
+        cure={"dist.ReduceOp.MAX": "dist.ReduceOp.SUM"},
+        shows=[(ENDED, "rank 0: losses [5.0, 5.0, 3.0, 4.0]"), (ENDED, "rank 1: losses [5.0, 5.0, 3.0, 4.0]")],
+        served_by={},
+    ),
+    Patient(
+        "other_layout",
+        ranks=2,
+        outcome=SILENT,
+        cause="gloo sends numbers in the order in which they lie in memory, and on rank 1 they lie in another one.",
+        cured="The tensor has the same layout on all ranks. (It may be changed after the broadcast.)",
+        cure={".to(memory_format=torch.channels_last)": ""},
+        shows=[
+            (ENDED, "rank 0: kernel [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]"),
+            (ENDED, "rank 1: kernel [0.0, 2.0, 4.0, 6.0, 1.0, 3.0, 5.0, 7.0]"),
+        ],
+        served_by={},
+    ),
+    Patient(
+        "summed_gradients",
+        ranks=2,
+        outcome=SILENT,
+        cause="Gradients are summed over the ranks and not averaged: steps are twice as long as those of one process.",
+        cured="The sum is divided by the number of ranks.",
+        cure={
+            "dist.all_reduce(parameter.grad)": (
+                "dist.all_reduce(parameter.grad)\n        parameter.grad /= dist.get_world_size()"
+            )
+        },
+        shows=[(ENDED, "rank 0: loss 2.65e+08"), (ENDED, "rank 1: loss 5.52e+08")],
+        served_by={},
     ),
     Patient(
         "read_before_wait",

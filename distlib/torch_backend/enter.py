@@ -104,6 +104,9 @@ def group_of_ours(comm: Communicator, name: str, all_reduce: AllReduce = default
         for context in _isolated(comm):
             stack.enter_context(context)
         stack.callback(setattr, sys, "excepthook", sys.excepthook)  # torch puts one around it that names the rank
+        stack.callback(_dist.set_debug_level, _dist.get_debug_level())
+        if _dist.get_debug_level() == _dist.DebugLevel.OFF:
+            _dist.set_debug_level(_dist.DebugLevel.INFO)  # DDP names parameters that got no gradient
         token = _base.set(Base(comm.everybody(name), all_reduce))
         _register()
         try:

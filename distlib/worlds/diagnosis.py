@@ -30,6 +30,9 @@ _MESSAGES = ("send", "recv", "payload")  # kinds of waits
 _EMPTY = re.compile(r"(\d+×)*0(×\d+)* \w")  # 0 float32
 _OTHER_GROUP = "Their calls are alike, but not on the same communicator."
 _SAME_GROUPS = "Hint: every rank has to use its communicators, those of split, in the same order."
+_IN_GROUP = re.compile(r", group=[^,()]*\)$")  # how the call of a process group of torch ends
+_OTHER_OF_TORCH = "Their calls are alike, but not in the same group."
+_SAME_OF_TORCH = "Hint: every rank has to use its groups in the same order."
 _SAME_CALLS = "Hint: every rank has to make the same collective calls, in the same order and with the same arguments."
 
 
@@ -336,13 +339,13 @@ def explain_deadlock(states: Mapping[int, RankState], stuck: Sequence[int]) -> s
     story = "\n  ← ".join(links)
     first_place = _blocking_wait(states[chain[0]], set(stuck), states).place
     if end in chain:
-        hint = f" {_OTHER_GROUP}\n{_SAME_GROUPS}" if _in_alike_calls(states, stuck) else _cycle_hint(states, chain)
+        hint = _group_hint(states, stuck) or _cycle_hint(states, chain)
         closing = f"\n  ← rank {end}.{hint}"
     else:
         closing = f"\n  ← rank {end} {_dead_end(states[end], states[chain[-1]], end)}"
     others = [rank for rank in stuck if rank not in chain]
     also = f"\nAlso blocked: {name_ranks(others)}." if others else ""
-    note = "" if closing.endswith((_SAME_CALLS, _SAME_GROUPS)) else _tag_hint(states, stuck)
+    note = "" if closing.endswith((_SAME_CALLS, _SAME_GROUPS, _SAME_OF_TORCH)) else _tag_hint(states, stuck)
     return f"{first_place}: deadlock. {story}{closing}{note}{also}"
 
 
@@ -382,13 +385,21 @@ def _link(rank: int, state: RankState) -> str:
     telling = [wait for wait in state.waits if not wait.is_empty] or state.waits[:1]
     waits = " and ".join(wait.describe() for wait in telling)
     call = f", in {state.last_call}" if state.waits[0].call else ""
+    if state.waits[0].is_meeting and state.last_call:
+        call = f", after collective call {state.last_call.number}"
     return f"rank {rank} {waits} ({state.waits[0].place}, round {state.round + 1}{call})"
 
 
-def _in_alike_calls(states: Mapping[int, RankState], stuck: Sequence[int]) -> bool:
-    """Whether all that are stuck are in a call of the same name and arguments. In one communicator it would go on."""
+def _group_hint(states: Mapping[int, RankState], stuck: Sequence[int]) -> str:
+    """What to try where all that are stuck are in calls that would fit, were they in one communicator; else ""."""
     waits = [wait for rank in stuck for wait in states[rank].waits]
-    return len({wait.call for wait in waits}) == 1 and waits[0].call is not None and len({w.place for w in waits}) > 1
+    calls = {wait.call for wait in waits}
+    if None in calls:
+        return ""
+    if len(calls) == 1:
+        return f" {_OTHER_GROUP}\n{_SAME_GROUPS}" if len({wait.place for wait in waits}) > 1 else ""
+    alike = {_IN_GROUP.sub(")", str(call)) for call in calls}
+    return f" {_OTHER_OF_TORCH}\n{_SAME_OF_TORCH}" if len(alike) == 1 else ""
 
 
 def _cycle_hint(states: Mapping[int, RankState], chain: Sequence[int]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import difflib
 import os
+import re
 import traceback
 from collections.abc import Iterator
 
@@ -26,6 +27,11 @@ _ELSEWHERE = {  # what a library advises, and what to do in a rank instead
         "whole program, which run_program runs, calls init_process_group() first"
     ),
 }
+_NO_GRADIENT = re.compile(
+    r"^Expected to have finished reduction in the prior iteration.*?"
+    r"Parameter(?:s| indices) which did not receive grad for rank \d+: ([^\n]+)",
+    re.DOTALL,
+)
 _MOST_TOLD = 5  # exceptions of a group, and causes one behind another
 
 
@@ -103,6 +109,11 @@ def _tell(error: BaseException, depth: int) -> str:
 
 def _for_a_rank(text: str) -> str:
     """The text with advice that holds in a rank, where a library's does not."""
+    if unused := _NO_GRADIENT.match(text):
+        return (
+            f"in the step before, DDP waited for the gradients of {unused[1]}, and the backward pass gave none. Use "
+            "these parameters on every rank, remove them, or wrap the model with find_unused_parameters=True"
+        )
     for advice, ours in _ELSEWHERE.items():
         text = text.replace(advice, ours)
     return text

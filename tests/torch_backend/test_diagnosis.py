@@ -85,7 +85,7 @@ def different_order_of_groups(comm: Communicator, dist: Any) -> None:
         (different_layouts, ("with strides (24, 1, 8, 2)",)),
         (different_lengths, ("all_reduce(3 float32, op=SUM)", "all_reduce(4 float32, op=SUM)")),
         (different_calls, ("broadcast(3 float32, src=0)", "all_reduce(3 float32, op=SUM)")),
-        (different_order_of_groups, ("op=SUM, group=1)", "op=SUM, group=2)", "not in the same collective call")),
+        (different_order_of_groups, ("op=SUM, group=1)", "op=SUM, group=2)", "alike, but not in the same group")),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -46,6 +46,7 @@ from distlib.worlds.diagnosis import (
     place,
 )
 from distlib.worlds.exception_text import text_of
+from distlib.worlds.odd_pairs import tell_odd_pair
 from distlib.worlds.real.journal import read_journal
 from distlib.worlds.real.output_relay import OnOutput, OutputRelay
 from distlib.worlds.real.status_board import BLOCKED, Status, StatusBoard
@@ -150,6 +151,7 @@ class Supervisor:
         if self._interrupted:  # since the last rank has reported
             raise RunInterrupted(f"{error or 'The run was just over.'} The world can be used again.") from error
         if error is not None:
+            tell_odd_pair(error, self.trace)
             raise error
         return self._unpack()
 

@@ -60,6 +60,7 @@ from distlib.worlds.diagnosis import (
 from distlib.worlds.exception_text import stack_of, whole_text_of
 from distlib.worlds.message_check import check_apart, check_message, check_split, ranks_of_color
 from distlib.worlds.not_compiled import leave_to_python
+from distlib.worlds.odd_pairs import tell_odd_pair
 from distlib.worlds.rank_call import result_of
 from distlib.worlds.real.endpoint import Stopped
 from distlib.worlds.simulated.background import SimulatedCall
@@ -156,6 +157,7 @@ class SimulatedWorld:
             self.last_error = error
         finally:
             self.elapsed, self.trace = run.elapsed(), run.trace()
+        tell_odd_pair(self.last_error, self.trace)
         raise self.last_error.with_traceback(None) from None
 
     def __repr__(self) -> str:
