@@ -2,7 +2,7 @@
 # # The hang clinic
 #
 # A distributed training that is broken seldom says why. It stands still. Or it dies, and most ranks name only a
-# consequence. Or it ends well, and the model is bad. In this lesson you meet 23 such programs, the patients.
+# consequence. Or it ends well, and the model is bad. In this lesson you meet 27 such programs, the patients.
 #
 # After it you will be able to
 #
@@ -23,7 +23,8 @@ from torch.distributed.constants import default_pg_timeout
 from distlib import Communicator, RankError, World, torch_distributed
 from distlib.clinic import PATIENTS, TOOLS, PatientReport, prepare_clinic, run_patient
 from distlib.clinic.first_aid import FIRST_AID
-from distlib.clinic.our_ranks import our_faults, run_on_our_ranks, source_on_our_ranks
+from distlib.clinic.one_process import check_against_one_process
+from distlib.clinic.our_ranks import run_on_our_ranks
 from distlib.clinic.replica_check import ReplicaCheck, check_samples
 from distlib.draw import decision_tree, predict
 
@@ -74,7 +75,7 @@ assert plain.outcome == "hangs" and not printed
 assert "in broadcast, line 10" in plain.endings[0].how
 assert "in all_reduce, line 13" in plain.endings[1].how
 assert default_pg_timeout.total_seconds() == 30 * 60
-assert len(PATIENTS) == 23
+assert len(PATIENTS) == 27
 
 # %% [markdown]
 # Nothing. Torch would wait for 30 minutes, which is its default, and then say that it had waited. The lines above come
@@ -98,12 +99,13 @@ for ending in detailed.endings:
 
 # %% [markdown]
 # The timeout ends the wait and says nothing about the cause: neither message says what the other rank does. `DETAIL`
-# names both calls, at once. And this is what a `World` says of the same fault:
+# names both calls, at once.
+#
+# A `World` can run the same program, with not a line changed: `run_program` takes the place of `torchrun`. The program
+# asks for gloo, and gets a process group whose messages are ours. This is what it says:
 
 # %%
-worlds = {ranks: World(ranks) for ranks in (2, 3)}
-print(source_on_our_ranks("order_of_calls"))
-print()
+worlds = {ranks: World(ranks) for ranks in (2, 3, 4)}
 print(run_on_our_ranks("order_of_calls", worlds[2]))
 
 # %% [markdown]
@@ -354,6 +356,26 @@ assert [len(lines) for lines in unfinished] == [1, 1]
 assert unfinished[0][0].split("group")[1] != unfinished[1][0].split("group")[1]
 
 # %% [markdown]
+# ### One call, and different arguments
+#
+# Each rank has measured two models. The better one is to be sent to both ranks.
+
+# %%
+print(PATIENTS["different_roots"].numbered())
+roots = examine("different_roots", "DETAIL")
+print()
+print(run_on_our_ranks("different_roots", worlds[2]))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert ["in broadcast, line 11" in ending.how for ending in roots.endings] == [True] * 2
+assert roots.outcome == "hangs" and "OpType" not in roots.text
+
+# %% [markdown]
+# Both ranks stand in one call, at one line. Each has chosen by its own data, and each sends. `DETAIL` does not compare
+# the root, and neither does it compare the reduction or the layout in memory. (Tried with torch 2.13.) So print such
+# arguments on every rank. Our message names both roots.
+#
 # ### Slow, or dead?
 #
 # A rank that does not come may be at work. A timeout can't tell, nor can a monitored barrier. A look at its stack can.
@@ -498,7 +520,6 @@ print(guess_7.compare("bytes of one number" if is_dtype else "lengths of tensors
 assert is_dtype
 for report in aborted.values():
     assert "8 vs 4" in report.text and "died of signal 6, SIGABRT" in report.text
-assert "float64 on rank 1" in source_on_our_ranks("float64_on_one_rank")
 ill = PATIENTS["shapes_differ"].program.replace("ones(12)", "ones(150)")
 longer = run_patient(
     "shapes_differ",
@@ -576,7 +597,26 @@ assert garbage.outcome == "silent" and "1.0000001" in garbage.endings[0].text
 # floats, and rank 1 the other, as integers. Then they exchange the halves.) Our `World` sends the dtype along, and
 # refuses. `DETAIL` does so, too.
 #
-# Here are the other four:
+# The next two pass `DETAIL` in silence. A `World` refuses them.
+
+# %%
+passed = {}
+for name in ("sum_against_max", "other_layout"):
+    passed[name] = examine(name, "DETAIL")
+    print(run_on_our_ranks(name, worlds[2]), "\n")
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert {report.outcome for report in passed.values()} == {"silent"}
+assert passed["sum_against_max"].text.count("losses [5.0, 5.0, 3.0, 4.0]") == 2
+assert "kernel [0.0, 2.0, 4.0, 6.0, 1.0" in passed["other_layout"].endings[1].text
+
+# %% [markdown]
+# - `sum_against_max`: rank 0 asks for the sum, and rank 1 for the maximum. Each rank combines one half of the tensor
+#   and sends it to the other. So both have the same result, half sum and half maximum.
+# - `other_layout`: gloo sends the numbers in the order in which they lie in memory. Rank 1 has another order.
+#
+# In four more, no call is at odds with another:
 
 # %%
 silent = {
@@ -783,38 +823,68 @@ except RankError as error:
 assert "8 of 8 samples were not seen once: sample 0: 2 times (ranks 0 and 1)" in twice
 
 # %% [markdown]
+# ### What all ranks share
+#
+# `ReplicaCheck` compares the ranks with each other. In `summed_gradients` they agree: no rank divides the sum of the
+# gradients by the number of ranks. Such a fault shows only against *one* process. `check_against_one_process` takes the
+# samples of all ranks, computes the gradient of the whole batch on a copy of the model, and compares. One step is
+# enough. Here the patient gets two more lines:
+
+# %%
+ill = PATIENTS["summed_gradients"].program
+check = """    from distlib.clinic.one_process import check_against_one_process
+    check_against_one_process(model, loss_of, batch)
+    optimizer.step()"""
+checked = ill.replace("    optimizer.step()", check)
+print(PATIENTS["summed_gradients"].numbered())
+examine("summed_gradients")
+shared = run_on_our_ranks("summed_gradients", worlds[2], timeout=100, program=checked)
+print()
+print(shared)
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert "2 times that one. It was summed over the 2 ranks" in str(shared)
+well = PATIENTS["summed_gradients"].healed.replace("    optimizer.step()", check)
+healthy = run_on_our_ranks("summed_gradients", worlds[2], timeout=100, program=well)
+assert healthy is None and check_against_one_process.__name__ in check
+
+# %% [markdown]
 # ## What ours says
 #
-# Most of these faults can be made on our ranks as well. Here is what a `World` says of each. Of those that are silent,
-# it finds `int32_on_one_rank` by itself; the checks above have found the others.
+# Here is what a `World` says of each patient's own program. `None` means that it has noticed nothing.
 
 # %%
 said = {}
-for name in our_faults():
+for name, patient in PATIENTS.items():
     limit = 2 if name == "slow_rank" else 100
-    said[name] = str(
-        run_on_our_ranks(name, worlds[PATIENTS[name].ranks], timeout=limit)
-    )
-    text = said[name].replace("same_faults.py, ", "").replace("\n", " ")
+    error = run_on_our_ranks(name, worlds[patient.ranks], timeout=limit, quiet=True)
+    said[name] = str(error)
+    text = said[name].replace(f"{patient.file}, ", "").replace("\n", " ")
     print(f"{name:21} {text[:120]}{' …' if len(text) > 120 else ''}")
 
 # %% tags=["folded"]
 # Checks of the numbers above
-assert len(said) == 19 and all(
-    text.startswith("same_faults.py, line") for text in said.values()
-)
-assert set(PATIENTS) - set(said) == {
-    *("wrong_port", "wrong_world_size", "two_rank_zeros", "not_in_the_group")
+found = {name: text for name, text in said.items() if text != "None"}
+assert set(said) - set(found) == {
+    *("wrong_port", "not_in_the_group", "read_before_wait"),
+    *("different_seeds", "same_samples", "summed_gradients"),
 }
-assert all("rank" in text for text in said.values())
+assert all(text.startswith(f"{name}.py, line") for name, text in found.items())
+assert len(found) == 21 and all("rank" in text for text in found.values())
+assert "at extra_forward.py, line 13 on rank 0" in said["extra_forward"]
 
 # %% [markdown]
 # Each begins with a line and names a rank. That is no magic. Each message has a header: the call it belongs to, shape,
 # dtype and line. And somebody watches who waits for whom. It costs some time per message. Under `DETAIL`
 # torch compares kind, shape and dtype of the calls in one group. It has no lines, and no picture of who waits for whom.
 #
-# Four are missing. A `World` has no port, and numbers its ranks itself. And its groups are communicators: who is not in
-# one does not have it.
+# The message begins with the line at which calls no longer fit each other. The fault can lie before it. Of
+# `extra_forward` the whole message names line 13 as well, whose call had the wrong partner.
+#
+# Six programs end well. A `World` has no port that could be wrong. In `not_in_the_group` torch makes no call, and
+# warns. The other four make calls that fit, with the wrong numbers. Checks have found three of these. `ReplicaCheck`
+# finds the last, `read_before_wait`, if its numbers get into the weights.
 #
 # ## In real frameworks
 #
@@ -852,6 +922,7 @@ for world in worlds.values():
 # | a hang in `init_process_group` | rank, world size, address, port of each; the network | all were started |
 # | the loss is `nan` | each rank's own loss and gradient; the first step | they were written down in each step |
 # | a bad model, no error | `ReplicaCheck`, `check_samples` | data is all that is split; it names a minority |
+# | a bad model, equal on all ranks | `check_against_one_process` | the model draws no random numbers |
 #
 # - A hang often shows itself at a later call than the one with the fault.
 # - A timeout says where ranks were, not why. A longer one cures nothing but slowness.

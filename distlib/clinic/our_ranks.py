@@ -16,7 +16,13 @@ _TIMEOUT = 5.0
 
 
 def run_on_our_ranks(
-    name: str, world: World, timeout: float = _TIMEOUT, *, healed: bool = False, program: str | None = None
+    name: str,
+    world: World,
+    timeout: float = _TIMEOUT,
+    *,
+    healed: bool = False,
+    program: str | None = None,
+    quiet: bool = False,
 ) -> RankError | None:
     """Run a patient's program on the ranks of a world. Returns what the world raises; None if all ranks end well.
 
@@ -28,6 +34,7 @@ def run_on_our_ranks(
         timeout: seconds after which a run is ended. Only a rank that is slow gets there.
         healed: run the program without its fault.
         program: run this one in its place, such as one that you have mended.
+        quiet: do not print what the ranks print.
 
     Raises:
         ValueError: there is no such patient.
@@ -36,7 +43,7 @@ def run_on_our_ranks(
         raise ValueError(f"there is no patient {name!r}; there are {', '.join(PATIENTS)}")
     patient = PATIENTS[name]
     text = program or (patient.healed if healed else patient.program)
-    with _folded_output(world, patient.file):
+    with _folded_output(world, patient.file, quiet):
         try:
             run_program(world, text, timeout=timeout, file=patient.file)
         except RankError as error:
@@ -45,7 +52,7 @@ def run_on_our_ranks(
 
 
 @contextlib.contextmanager
-def _folded_output(world: World, file: str) -> Iterator[None]:
+def _folded_output(world: World, file: str, quiet: bool) -> Iterator[None]:
     """Keep what the ranks print in this block; print it afterwards, folded, by rank and stream."""
     printed: dict[tuple[int, str], str] = defaultdict(str)
 
@@ -57,6 +64,6 @@ def _folded_output(world: World, file: str) -> Iterator[None]:
         yield
     finally:
         world.on_output = usual
-        for (rank, _), text in sorted(printed.items()):
+        for (rank, _), text in sorted(printed.items()) if not quiet else ():
             for line in fold(text.splitlines(), file):
                 print(f"[rank {rank}] {line}")
