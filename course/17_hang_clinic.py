@@ -836,7 +836,8 @@ check = """    from distlib.clinic.one_process import check_against_one_process
     check_against_one_process(model, loss_of, batch)
     optimizer.step()"""
 checked = ill.replace("    optimizer.step()", check)
-print(PATIENTS["summed_gradients"].numbered())
+for number, line in enumerate(checked.splitlines(), 1):
+    print(f"{number:2} │ {line}")
 examine("summed_gradients")
 shared = run_on_our_ranks("summed_gradients", worlds[2], timeout=100, program=checked)
 print()
