@@ -23,8 +23,7 @@ _OF_LOADER = os.path.join("torch", "utils", "data", "dataloader.py")
 _ELSEWHERE = {  # what a library advises, and what to do in a rank instead
     "please make sure to call init_process_group": (
         "as a rank has none. Call distlib's own collectives, all_reduce(comm, tensor); or torch's, in a block "
-        "`with torch_distributed(comm) as dist:`, with: from distlib import torch_distributed. A "
-        "whole program, which run_program runs, calls init_process_group() first"
+        "`with torch_distributed(comm) as dist:`, with: from distlib import torch_distributed"
     ),
 }
 _NO_GRADIENT = re.compile(
@@ -41,7 +40,8 @@ def text_of(error: BaseException) -> str:
     A long text is shortened, and says so; one that can't be had is named instead.
     """
     try:
-        return shortened(_for_a_rank(_with_near_name(error)))
+        text = _of_unused_parameters(_with_near_name(error))
+        return shortened(text if _is_of_a_whole_program(error) else _for_a_rank(text))
     except (Exception, SystemExit) as problem:
         return f"(its text can't be shown: its __str__ raised {type(problem).__name__})"
 
@@ -107,13 +107,25 @@ def _tell(error: BaseException, depth: int) -> str:
     return told + _members(error, depth + 1) + _cause(error, depth + 1) if depth < _MOST_TOLD else f"{told} …"
 
 
+def _of_unused_parameters(text: str) -> str:
+    """The text, or where it is DDP's about parameters without a gradient, in one sentence, alike on all ranks."""
+    unused = _NO_GRADIENT.match(text)
+    if unused is None:
+        return text
+    return (
+        f"in the step before, DDP waited for the gradients of {unused[1]}, and the backward pass gave none. Use these "
+        "parameters on every rank, remove them, or wrap the model with find_unused_parameters=True"
+    )
+
+
+def _is_of_a_whole_program(error: BaseException) -> bool:
+    """Whether it was raised by a program with a `__main__`, and not by a function that a world runs."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(f.f_code.co_name == "<module>" and f.f_globals.get("__name__") == "__main__" for f in frames)
+
+
 def _for_a_rank(text: str) -> str:
     """The text with advice that holds in a rank, where a library's does not."""
-    if unused := _NO_GRADIENT.match(text):
-        return (
-            f"in the step before, DDP waited for the gradients of {unused[1]}, and the backward pass gave none. Use "
-            "these parameters on every rank, remove them, or wrap the model with find_unused_parameters=True"
-        )
     for advice, ours in _ELSEWHERE.items():
         text = text.replace(advice, ours)
     return text

@@ -202,7 +202,7 @@ def test_a_file_with_modules_next_to_it(world, tmp_path: Path, capsys) -> None:
     ("program", "words"),
     [
         (BEGIN + "dist.all_reduce(torch.ones(1))", "line 5: ranks 0 and 1 raised ValueError: Default process group"),
-        (BEGIN + "dist.all_reduce(torch.ones(1))", "calls init_process_group() first"),
+        (BEGIN + "dist.all_reduce(torch.ones(1))", "please make sure to call init_process_group."),
         (INIT + "dist.init_process_group('gloo')", "line 6: ranks 0 and 1 raised ValueError: trying to initialize"),
         (BEGIN + "dist.init_process_group('glooo')", "line 5: ranks 0 and 1 raised ValueError: init_process_group"),
         (BEGIN + "dist.init_process_group('gloo', ranks=3)", "line 5: ranks 0 and 1 raised TypeError"),
