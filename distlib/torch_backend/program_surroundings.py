@@ -30,6 +30,7 @@ import torch.multiprocessing
 
 from distlib.communicator import Communicator
 from distlib.torch_backend.enter import group_of_ours
+from distlib.torch_backend.groups_of_threads import groups_of_this_thread
 from distlib.torch_backend.torch_group import NAME
 from distlib.worlds.call_site import is_own_module, working_folder
 from distlib.worlds.simulated.simulator import SimulatedCommunicator
@@ -76,8 +77,11 @@ def surroundings(comm: Communicator, argv: list[str], folder: str, port: int) ->
     program = RunningProgram(comm)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_process_of(argv, folder))
-        own = stack.enter_context(_of_this_thread()) if isinstance(comm, SimulatedCommunicator) else _own_of_process
-        own(_variables(comm, port), main)
+        if isinstance(comm, SimulatedCommunicator):
+            stack.enter_context(groups_of_this_thread())
+            stack.enter_context(_of_this_thread(_variables(comm, port), main))
+        else:
+            _own_of_process(_variables(comm, port), main)
         token = _program.set(program)
         stack.callback(_program.reset, token)
         stack.push(program.groups)
@@ -166,23 +170,22 @@ def _replace(function: Callable[..., Any], ours: Callable[..., Any]) -> None:
 
 
 def _own_of_process(variables: dict[str, str], main: ModuleType) -> None:
-    """Give a process that is one rank its environment and its `__main__`."""
+    """Give a process that is one rank its environment and its `__main__`, and nothing of runs before."""
+    if _dist.is_initialized():  # a function has made a process group, and has not destroyed it
+        _dist.destroy_process_group()
     os.environ.update(variables)
     sys.modules["__main__"] = main
 
 
 @contextlib.contextmanager
-def _of_this_thread() -> Iterator[Callable[[dict[str, str], ModuleType], None]]:
-    """For this block, an environment and a `__main__` of this thread's. Yields what is to be called with both."""
+def _of_this_thread(variables: dict[str, str], main: ModuleType) -> Iterator[None]:
+    """For this block, give this thread its own environment and `__main__`."""
     if not isinstance(os.environ, _EnvironmentOfThread):
         vars(os)["environ"] = _EnvironmentOfThread(os.environ)
         sys.modules["__main__"] = _MainOfThread(sys.modules["__main__"])
-
-    def own(variables: dict[str, str], main: ModuleType) -> None:
-        _thread.variables, _thread.main = {**os.environ, **variables}, main
-
+    _thread.variables, _thread.main = {**os.environ, **variables}, main
     try:
-        yield own
+        yield
     finally:
         _thread.variables = _thread.main = None
 

@@ -103,6 +103,8 @@ def test_the_mean_of_means_where_ranks_have_unequally_many_samples(worlds: Any) 
 @pytest.mark.parametrize("backend", ["gloo", "distlib"])
 def test_torch_and_its_ddp(worlds: Any, backend: str) -> None:
     def train(comm: Communicator) -> None:
+        if torch.distributed.is_initialized():  # left by another test's function, on the ranks that all tests share
+            torch.distributed.destroy_process_group()
         with torch_distributed(comm, backend):
             replica = nn.parallel.DistributedDataParallel(network())
             batch = part(comm.rank)

@@ -293,6 +293,31 @@ def test_afterwards_all_is_as_before(world, end: str, tmp_path: Path) -> None:
     assert world.run(state) == before
 
 
+def leave_a_group(comm: Communicator) -> None:
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+
+
+def test_a_group_that_an_earlier_function_has_left_is_gone(worlds: Any) -> None:
+    worlds(2).run(leave_a_group)
+    run_program(worlds(2), INIT + "dist.barrier()", timeout=100)
+
+
+def test_simulated_ranks_have_not_the_group_of_this_process() -> None:
+    import torch.distributed as dist
+
+    had_one = dist.is_initialized()
+    if not had_one:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    group = dist.group.WORLD
+    run_program(SimulatedWorld(2, contexts="threads"), BEGIN + "assert not dist.is_initialized()")
+    run_program(SimulatedWorld(2, contexts="threads"), INIT + "dist.barrier()")
+    assert dist.group.WORLD is group
+    if not had_one:
+        dist.destroy_process_group()
+
+
 # ── in a notebook ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
