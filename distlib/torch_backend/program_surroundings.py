@@ -31,6 +31,7 @@ import torch.multiprocessing
 from distlib.communicator import Communicator
 from distlib.torch_backend.enter import group_of_ours
 from distlib.torch_backend.groups_of_threads import groups_of_this_thread
+from distlib.torch_backend.monitored import teach_torch
 from distlib.torch_backend.torch_group import NAME
 from distlib.worlds.call_site import is_own_module, working_folder
 from distlib.worlds.simulated.simulator import SimulatedCommunicator
@@ -110,6 +111,7 @@ def _process_of(argv: list[str], folder: str) -> Iterator[None]:
     """What the ranks of one process share, from the first that enters this block to the last that leaves it."""
     global _inside
     if _inside == 0:
+        teach_torch()  # before the program imports the function
         _keep_for_later()
         sys.argv = list(argv)
         sys.path[:0] = [folder] if folder else []
@@ -291,13 +293,6 @@ def _new_group(program: RunningProgram, usual: Callable[..., Any], *args: Any, *
     return usual(**given)
 
 
-def _monitored_barrier(
-    program: RunningProgram, usual: Callable[..., Any], group: Any = None, *args: Any, **kwargs: Any
-) -> None:
-    """`torch.distributed.monitored_barrier` in a program, which torch has for gloo alone: who is missing, is told."""
-    _dist.barrier(group)
-
-
 def _spawn(
     program: RunningProgram,
     usual: Callable[..., Any],
@@ -321,6 +316,5 @@ def _spawn(
 _OURS: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
     (_dist.init_process_group, _init_process_group),
     (_dist.new_group, _new_group),
-    (_dist.monitored_barrier, _monitored_barrier),
     (_mp.spawn, _spawn),
 )

@@ -384,9 +384,12 @@ def _hopeless(peer: int, stuck: set[int], states: Mapping[int, RankState]) -> bo
 def _link(rank: int, state: RankState) -> str:
     telling = [wait for wait in state.waits if not wait.is_empty] or state.waits[:1]
     waits = " and ".join(wait.describe() for wait in telling)
-    call = f", in {state.last_call}" if state.waits[0].call else ""
-    if state.waits[0].is_meeting and state.last_call:
-        call = f", after collective call {state.last_call.number}"
+    last, own = state.last_call, state.waits[0].call
+    call = f", in {own}" if own else ""  # of several that are under way, the one that it waits in
+    if last and own == last.call:
+        call = f", in {last}"
+    elif last and state.waits[0].is_meeting:
+        call = f", after collective call {last.number}"
     return f"rank {rank} {waits} ({state.waits[0].place}, round {state.round + 1}{call})"
 
 

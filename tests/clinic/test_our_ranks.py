@@ -13,11 +13,11 @@ from distlib.clinic.our_ranks import run_on_our_ranks
 
 SAID = {  # the telling words, and the line of the program that the report begins with, as it stands there
     "skipped_collective": ("after collective call 2)", "dist.all_reduce(loss)"),
-    "order_of_calls": ("rank 1 is in all_reduce(4 float32, op=SUM) (order_of_calls.py, line 13)", "broadcast(stop"),
+    "order_of_calls": ("all_reduce(4 float32, op=SUM)", "dist.broadcast(stop, src=0)"),
     "order_of_groups": ("alike, but not in the same group", "dist.all_reduce(gradients, group=data)"),
     "different_roots": ("collective call 1: broadcast(3 float32, src=1)", "dist.broadcast(weights, src=best)"),
     "barrier_on_rank_zero": ("rank 0 waits in barrier for rank 1", "dist.barrier()"),
-    "local_condition": ("rank 1 is in broadcast(4 float32, src=0) (local_condition.py, line 11)", "reduce(gradient)"),
+    "local_condition": ("broadcast(4 float32, src=0)", "dist.all_reduce(gradient)"),
     "uneven_data": ("after collective call 9)", "model(batch).sum().backward()"),
     "save_on_rank_zero": ("rank 1 waits in barrier for rank 0 (save_on_rank_zero.py, line 16",
                           "optimizer.consolidate_state_dict(to=0)"),

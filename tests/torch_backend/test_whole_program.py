@@ -266,7 +266,7 @@ def state(comm: Communicator) -> list[Any]:
     import torch.distributed as dist
     import torch.multiprocessing
 
-    functions = [dist.init_process_group, dist.new_group, dist.monitored_barrier, torch.multiprocessing.spawn]
+    functions = [dist.init_process_group, dist.new_group, torch.multiprocessing.spawn]
     return [
         dict(os.environ), type(os.environ).__name__, list(sys.argv), os.getcwd(), list(sys.path), repr(sys.excepthook),
         hasattr(sys.modules["__main__"], "rank"), dist.is_initialized(),
