@@ -32,7 +32,7 @@ def reductions(dist: Any) -> list[torch.Tensor]:
 
 
 def copies(dist: Any) -> list[torch.Tensor]:
-    """broadcast, all_gather, gather, scatter, all-to-all in their forms."""
+    """broadcast, all_gather, gather and scatter in their forms."""
     rank, size = dist.get_rank(), dist.get_world_size()
     own = torch.arange(6.0).view(2, 3) + 10 * rank
     dist.broadcast(sent := own.clone(), src=size - 1)
@@ -46,12 +46,19 @@ def copies(dist: Any) -> list[torch.Tensor]:
     dist.gather(own, at_root, dst=1)
     piece = torch.zeros(2, 3)
     dist.scatter(piece, [own + each for each in range(size)] if rank == 0 else None, src=0)
+    return [sent, *gathered, whole, many, *(at_root or []), piece]
+
+
+def exchanges(dist: Any) -> list[torch.Tensor]:
+    """All-to-all in its forms."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    own = torch.arange(6.0).view(2, 3) + 10 * rank
     swapped = [torch.zeros(2, 3) for _ in range(size)]
     dist.all_to_all(swapped, [own + each for each in range(size)])
     rows = torch.arange(float(sum(range(1, size + 1)))) + 100 * rank
     mine = torch.zeros(size * (rank + 1))
     dist.all_to_all_single(mine, rows, [rank + 1] * size, list(range(1, size + 1)))
-    return [sent, *gathered, whole, many, *(at_root or []), piece, *swapped, mine]
+    return [*swapped, mine]
 
 
 def scattered_sums(dist: Any) -> list[torch.Tensor]:
@@ -62,7 +69,7 @@ def scattered_sums(dist: Any) -> list[torch.Tensor]:
     dist.reduce_scatter(output := torch.zeros(3), inputs)
     assert all(map(torch.equal, inputs, before))
     whole = torch.arange(2.0 * size) * (rank + 1)
-    dist.reduce_scatter_tensor(part := torch.zeros(2), whole, op=dist.ReduceOp.MAX)
+    dist.reduce_scatter_tensor(part := torch.zeros(2), whole)
     return [output, part, whole]
 
 
@@ -221,5 +228,5 @@ def checkpoint(dist: Any, folder: str) -> list[torch.Tensor]:
 
 
 PROGRAMS: tuple[Program, ...] = (
-    reductions, copies, scattered_sums, messages, objects, groups, functional, ddp, sharded, tensor_parallel, pipelined,
+    reductions, copies, exchanges, scattered_sums, messages, objects, groups, functional, ddp, sharded, tensor_parallel, pipelined,
 )  # fmt: skip
