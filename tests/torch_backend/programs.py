@@ -155,12 +155,12 @@ def batch(rank: int) -> torch.Tensor:
 def ddp(dist: Any) -> list[torch.Tensor]:
     """torch's DDP: three steps, the first with accumulated gradients, in several buckets."""
     rank = dist.get_rank()
-    replica = nn.parallel.DistributedDataParallel(model(rank), bucket_cap_mb=0.0005)
+    replica = nn.parallel.DistributedDataParallel(model(rank).double(), bucket_cap_mb=0.0005)
     optimizer = torch.optim.Adam(replica.parameters(), 1e-2)
     with replica.no_sync():
-        replica(batch(rank)).square().mean().backward()
+        replica(batch(rank).double()).square().mean().backward()
     for step in range(3):
-        replica(batch(rank + 10 * step)).square().mean().backward()
+        replica(batch(rank + 10 * step).double()).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
     return [each.detach() for each in replica.parameters()]
@@ -171,14 +171,14 @@ def sharded(dist: Any) -> list[torch.Tensor]:
     from torch.distributed.fsdp import fully_shard
 
     rank, mesh = dist.get_rank(), dist.device_mesh.init_device_mesh("cpu", (dist.get_world_size(),))
-    whole = model()
+    whole = model().double()  # Adam divides by small numbers, so that float32 would show the order of sums
     for layer in whole:
         if isinstance(layer, nn.Linear):
             fully_shard(layer, mesh=mesh)
     fully_shard(whole, mesh=mesh)
     optimizer = torch.optim.Adam(whole.parameters(), 1e-2)
     for step in range(3):
-        whole(batch(rank + 10 * step)).square().mean().backward()
+        whole(batch(rank + 10 * step).double()).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
     return [each.full_tensor().detach() for each in whole.parameters()]
@@ -228,5 +228,6 @@ def checkpoint(dist: Any, folder: str) -> list[torch.Tensor]:
 
 
 PROGRAMS: tuple[Program, ...] = (
-    reductions, copies, exchanges, scattered_sums, messages, objects, groups, functional, ddp, sharded, tensor_parallel, pipelined,
+    reductions, copies, exchanges, scattered_sums, messages, objects, groups, functional, ddp, sharded, tensor_parallel,
+    pipelined,
 )  # fmt: skip

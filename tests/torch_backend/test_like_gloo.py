@@ -21,7 +21,7 @@ def run(comm: Communicator, program: Program, backend: str, *args: Any) -> Any:
 def assert_alike(ours: Any, theirs: Any) -> None:
     if isinstance(theirs, torch.Tensor):
         assert ours.dtype == theirs.dtype
-        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=2e-6)  # what Adam divides by is small
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
     elif isinstance(theirs, list):
         assert len(ours) == len(theirs)
         for one, other in zip(ours, theirs, strict=True):

@@ -116,7 +116,8 @@ def test_it_trains_as_under_gloo(worlds, capsys) -> None:
     run_program(worlds(2), TRAINING, timeout=100)
     ours = capsys.readouterr().out
     worlds(2).run(on_gloo, TRAINING, timeout=100)
-    assert capsys.readouterr().out == ours
+    lines = capsys.readouterr().out.splitlines(keepends=True)
+    assert "".join(line for line in lines if "[Gloo]" not in line) == ours  # torch 2.8's says that it is connected
 
 
 @pytest.mark.parametrize(
