@@ -1221,8 +1221,9 @@ assert uneven.points > 10
 # With `reshard_after_forward=False`, as below, parameters stay whole from the first microbatch to the last: less is
 # sent, more is kept. So it is not quite stage 3.
 #
-# The same model in torch's own modules, with the same weights, on eight real processes. First tp cuts each layer, then
-# dp shards what tp has left, then pp sends activations. It takes half a minute: most of it is torch's preparations.
+# The same model in torch's own modules, with the same weights, on eight ranks. First tp cuts each layer, then dp shards
+# what tp has left, then pp sends activations. `torch_distributed(comm)` gives torch process groups whose messages are
+# this course's, so that they stand in the trace.
 
 # %%
 from torch.distributed.device_mesh import init_device_mesh
@@ -1244,11 +1245,14 @@ def loss_of(scores: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
 
 
 def train_by_torch(
-    comm: Communicator, layers: nn.Sequential, wanted: dict[str, torch.Tensor]
+    comm: Communicator,
+    layers: nn.Sequential,
+    wanted: dict[str, torch.Tensor],
+    steps: int = STEPS,
 ) -> tuple[list[float], float, str]:
     """Its losses, how far its parameters are off at the end, and how one lies."""
     quiet()
-    with torch_distributed(comm, "gloo"):
+    with torch_distributed(comm):
         names = ("dp", "pp", "tp")
         mesh = init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=names)
         dp, pp = mesh.get_local_rank("dp"), mesh.get_local_rank("pp")
@@ -1262,7 +1266,7 @@ def train_by_torch(
         place = PipelineStage(stage, pp, 2, cpu, group=mesh.get_group("pp"))
         schedule = Schedule1F1B(place, n_microbatches=2, loss_fn=loss_of)
         optimizer, losses = torch.optim.AdamW(stage.parameters(), lr=0.01), []
-        for step in range(STEPS):
+        for step in range(steps):
             tokens, following = (part.tensor_split(2)[dp] for part in batch(step))
             optimizer.zero_grad()
             if pp == 0:
@@ -1300,9 +1304,8 @@ def compare(stage: nn.Module, wanted: dict[str, torch.Tensor]) -> tuple[float, s
 start = SimulatedWorld(1).run(
     lambda comm: MODEL.layers(comm, dtype=DOUBLE).state_dict()
 )
-with World(8) as real:
-    layers = plain_layers(MODEL, start[0])
-    by_torch = real.run(train_by_torch, layers, plain_state(whole))
+layers = plain_layers(MODEL, start[0])
+by_torch = threads.run(train_by_torch, layers, plain_state(whole))
 ends = [found for found, _, _ in by_torch if found]
 means = [sum(each) / len(each) for each in zip(*ends, strict=True)]
 gap = max(abs(theirs - wanted) for theirs, wanted in zip(means, losses, strict=True))
@@ -1316,7 +1319,48 @@ assert gap < 1e-9 and off < 1e-9
 assert "_StridedShard(dim=0, sf=2), Shard(dim=0)" in by_torch[0][2]
 
 # %% [markdown]
-# The same numbers once more. The last line says how torch has cut the weight of a column-parallel layer: along dp *and*
+# The same numbers once more. Does torch send the same? Again we count the second step, of both. The last column is the
+# formula of "Who sends what", with torch's terms in it.
+
+# %%
+runs = []
+for steps in (1, 2):
+    threads.run(train_by_torch, layers, plain_state(whole), steps)
+    runs.append(meshes.traffic_by_axis(threads.trace, CUBE))
+activations = SAMPLES * SEQUENCE * MODEL.features
+both_ends = 2 * MODEL.vocabulary * MODEL.features  # the embedding and the head
+terms = {
+    "dp": 2 * (numbers + MODEL.numbers_copied + both_ends),
+    "pp": 2 * activations * CUBE["tp"],
+    "tp": 2 * 6 * MODEL.num_layers * activations,
+}
+print("axis  ours, bytes  torch's, messages and bytes  formula")
+first_run, both_runs = runs
+for name, count in terms.items():
+    messages = both_runs[name].messages - first_run[name].messages
+    nbytes = both_runs[name].nbytes - first_run[name].nbytes
+    print(f"{name}  {in_cube[name]:13,}  {messages:17}, {nbytes:8,}  {count * 8:7,}")
+    assert nbytes == count * 8
+
+# %% tags=["folded"]
+# Checks of what is said below
+assert terms["pp"] * 8 == in_cube["pp"]
+gathers_and_scatters = both_runs["dp"].messages - first_run["dp"].messages
+assert (
+    gathers_and_scatters == 8 * 3 * 2
+)  # of three units on each rank, one message each
+along_dp = [each for each in threads.trace if each.src // 4 != each.dst // 4]
+calls = {each.site.call.partition("(")[0] for each in along_dp}
+assert {"all_gather_into_tensor", "reduce_scatter_tensor"} <= calls
+
+# %% [markdown]
+# Along pp torch sends what our trainer sends. Along tp there are $6L$ all-reduces instead of $4L + 2$, and none for the
+# loss: queries, keys and values each add up a gradient of their own, as in lesson 10, and the embedding and the head
+# are whole on every rank of a tp group, since this plan doesn't cut them. Along dp both are therefore a part of
+# $\Psi_c$. Otherwise it is as many bytes as ours: each unit is all-gathered once per step and reduce-scattered once,
+# because torch keeps parameters and gradients whole until the last microbatch.
+#
+# The last line of the run before that says how torch has cut the weight of a column-parallel layer: along dp *and*
 # along tp, both times by rows. tp was first. So the rank at dp $d$ and tp $t$ has quarter $2t + d$ of the rows, and not
 # $2d + t$, as the order of the axes would have it: `_StridedShard` says that dp has cut inside of what tp had cut
 # already.
