@@ -122,7 +122,7 @@ _COSTS = {
 NO_ROWS = {
     "CallSite", "Communicator", "DeadlockError", "Message", "MessageMismatch", "PeerLost", "RankError", "ReduceOp",
     "ResultError", "RunTimeout", "TooMuchOutput", "Trace", "UnreceivedMessage", "Work", "VERSIONS", "Span", "StepTimes",
-    "Piece", "Shard", "unflatten", "decentralized", "torch_distributed", "run_program",
+    "Piece", "Shard", "unflatten", "decentralized", "torch_distributed", "charge_computing", "run_program",
 }  # fmt: skip
 
 INSIDES = (
