@@ -1330,16 +1330,17 @@ with World(4) as world:
 # Checks of what is said below
 boundaries = dict(zip(OURS, (3, 3, 7, 2 * 3), strict=True))
 for kind, both in sent.items():
-    for (first, second), more in zip(both, (1, 6), strict=True):
-        assert int((first - second)[0].sum()) == more * boundaries[kind]
+    for (first, second), more in zip(both, ((1,), (2, 6)), strict=True):
+        only_first = int((first - second)[0].sum())  # torch 2.8 sends two
+        assert only_first in [number * boundaries[kind] for number in more]
         assert int(second[0].sum()) == 2 * 8 * boundaries[kind]
 
 # %% [markdown]
 # Every rank sends as many messages and bytes with torch as with ours, and together they send what the formulas say:
 # $2m(p-1) = 48$ messages for GPipe and 1F1B. Only the first step differs. Wherever two neighboring stages are on
-# different ranks, our `Pipeline` sends one message more there, with the shapes. torch sends six, because we have not
-# told it the shapes: in both directions a vote on whether all stages know them, the length of a description, and the
-# description.
+# different ranks, our `Pipeline` sends one message more there, with the shapes. torch 2.13 sends six, because we have
+# not told it the shapes: in both directions a vote on whether all stages know them, the length of a description, and
+# the description.
 #
 # Now 13 samples in 5 microbatches, which can't all have the same size. Ours weighs each by its samples. What does
 # torch do, on one rank, and on four?
