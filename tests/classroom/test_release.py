@@ -47,13 +47,16 @@ def tiny(made: TinyCourse, tmp_path: Path) -> TinyCourse:
 
 
 def test_it_has_what_students_need_and_no_more(files: dict[str, bytes]) -> None:
-    assert {name for name in files if "/" not in name} == {*DOCUMENTS, "AGENTS.md", "due_dates.json", "graded_with.txt"}
+    assert {name for name in files if "/" not in name} == {
+        *(*DOCUMENTS, "AGENTS.md", "distlib_backend.py", "due_dates.json", "graded_with.txt")
+    }
     assert {name.split("/")[0] for name in files if "/" in name} == {
         *("course", "distlib", "docker", "exercises", ".binder", ".devcontainer")
     }
     modules = {
         path.relative_to(ROOT).as_posix() for name in ("distlib", "docker") for path in (ROOT / name).rglob("*.py")
     }
+    modules.add("distlib_backend.py")
     assert {name for name in files if name.endswith(".py")} == modules, "no text sources, and the whole package"
     notebooks = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("course/*.ipynb")}
     notebooks |= {f"exercises/{path.stem}/{path.stem}.ipynb" for path in ROOT.glob("solutions/*/*.py")}

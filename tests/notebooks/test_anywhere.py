@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from distlib.cli import anywhere
 
 ROOT = Path(__file__).parents[2]
-COPIED = "README.md LICENSE LICENSE-prose pyproject.toml constraints.txt distlib course"
+COPIED = "README.md LICENSE LICENSE-prose pyproject.toml constraints.txt distlib_backend.py distlib course"
 ADDRESS = "https://example.org/course"
 
 # Each stands for git: what comes when the cell asks for ADDRESS. Its last argument is the folder to make.

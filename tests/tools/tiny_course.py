@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 # What a release takes along besides folders.
 DOCUMENTS = (
     *(".dockerignore", "README.md", "ANYWHERE.md", "LICENSE", "LICENSE-prose"),
-    *("Makefile", "pyproject.toml", "constraints.txt"),
+    *("Makefile", "pyproject.toml", "constraints.txt", "distlib_backend.py"),
 )
 NAME = "01_tiny"
 CELLS = ("double_visible", "double_hidden", "negate_visible", "negate_hidden")

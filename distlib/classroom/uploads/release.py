@@ -28,7 +28,7 @@ from distlib.classroom.uploads.published import AddressError, published
 from distlib.classroom.uploads.recognize import normal
 
 _FOR_STUDENTS = ("README.md", "ANYWHERE.md", "Makefile", "docker/README.md")
-_AS_THEY_ARE = (".dockerignore", "LICENSE", "LICENSE-prose", "pyproject.toml", "constraints.txt")
+_AS_THEY_ARE = (".dockerignore", "LICENSE", "LICENSE-prose", "pyproject.toml", "constraints.txt", "distlib_backend.py")
 _WHOLE = ("distlib", "docker", ".devcontainer", ".binder")
 _LEFT_BEHIND = ("__pycache__", "Thumbs.db")
 _BEGIN, _END = ">>> not for students", "<<< not for students"

@@ -38,11 +38,14 @@ _ABSENT = (
     "barrier",
     "broadcast",
     "calibrate",
+    "charge_computing",
     "choose_all_reduce",
     "gather",
     "reduce",
     "reduce_scatter",
+    "run_program",
     "scatter",
+    "torch_distributed",
 )
 
 _WITHOUT_EFFECT = (
