@@ -1526,12 +1526,13 @@ for model in (InOrder(), OtherWayAround()):
 #
 # ### Your ring in torch's DDP
 #
-# torch's DDP never sends a message itself. It hands each bucket to a **process group**, and the process group
-# all-reduces it. So far that was gloo. `torch_distributed(comm)` without the name gives torch a process group of this
-# course instead: its messages are ours, so they stand in the trace, and the world names a mistake by rank and line.
-# With `all_reduce=` the process group takes an algorithm of your own.
+# torch's DDP leaves its messages to a **process group**: it hands each bucket over, and the process group all-reduces
+# the bucket. So far the process group was gloo. If you leave out `"gloo"`, `torch_distributed(comm)` gives torch a
+# process group of this course. This process group sends our messages, so that the trace has them and the world names a
+# mistake by rank and line. With `all_reduce=` it takes an algorithm of your own.
 #
-# Here is a ring as you have written it in exercise 02. torch's DDP trains with it.
+# Here is a ring as you have written it in exercise 02. torch's DDP sums up its buckets with this ring, and divides by
+# the number of ranks itself.
 
 
 # %%
@@ -1572,27 +1573,27 @@ def with_our_ddp(comm: Communicator) -> torch.Tensor:
 
 
 def bytes_of_all_reduces() -> int:
-    calls = [(message.site.call or "", message) for message in pair.trace.messages]
+    calls = [(message.site.call or "", message) for message in world.trace.messages]
     return sum(each.nbytes for call, each in calls if call.startswith("all_reduce("))
 
 
 # %%
-reference = None
-with pair:
-    for train in (with_gloo, with_my_ring, with_our_ddp):
-        gradient = pair.run(train)[0]
-        reference = gradient if reference is None else reference
-        apart = float((gradient - reference).abs().max())
-        print(
-            f"{train.__name__:13} differs by {apart:.0e}, "
-            f"{bytes_of_all_reduces():9,} bytes of all-reduces in the trace"
-        )
-        assert apart < 1e-14
-        assert (bytes_of_all_reduces() == 0) == (train is with_gloo)
+reference, sent = None, {}
+for train in (with_gloo, with_my_ring, with_our_ddp):
+    gradient = world.run(train)[0]
+    sent[train] = bytes_of_all_reduces()
+    reference = gradient if reference is None else reference
+    apart = float((gradient - reference).abs().max())
+    print(
+        f"{train.__name__:13} differs by {apart:.0e}, "
+        f"{sent[train]:9,} bytes of all-reduces in the trace"
+    )
+    assert apart < 1e-14
+assert sent[with_gloo] == 0 and sent[with_my_ring] == sent[with_our_ddp] > 0
 
 # %% [markdown]
-# The three gradients agree to rounding. gloo's messages are torch's own, so the trace has none. The other two rows show
-# the same number of bytes, because both DDPs all-reduce every gradient once, in rings.
+# The three gradients agree to rounding. gloo's messages are torch's own, so the trace has none of them. The other two
+# rows show the same number of bytes, because both DDPs all-reduce each gradient once, and both in a ring.
 #
 # TensorFlow's `MultiWorkerMirroredStrategy` works in the same way: one model on each device of each worker, gradients
 # all-reduced in every training step. Lesson 13 uses it.

@@ -1336,11 +1336,12 @@ for kind, both in sent.items():
         assert int(second[0].sum()) == 2 * 8 * boundaries[kind]
 
 # %% [markdown]
-# Every rank sends as many messages and bytes with torch as with ours, and together they send what the formulas say:
-# $2m(p-1) = 48$ messages for GPipe and 1F1B. Only the first step differs. Wherever two neighboring stages are on
-# different ranks, our `Pipeline` sends one message more there, with the shapes. torch 2.13 sends six, because we have
-# not told it the shapes: in both directions a vote on whether all stages know them, the length of a description, and
-# the description.
+# In the second step, each rank sends as many messages and as many bytes with torch as with our `Pipeline`, in all four
+# schedules. For GPipe and 1F1B the messages of all ranks add up to $2m(p-1) = 48$.
+#
+# The first step differs, because the ranks do not know the shapes yet. Our `Pipeline` sends one extra message across
+# each boundary between two ranks, which carries the shapes. torch 2.13 sends six across each boundary: in each
+# direction a vote on whether every stage knows its shapes, the length of a description, and the description itself.
 #
 # Now 13 samples in 5 microbatches, which can't all have the same size. Ours weighs each by its samples. What does
 # torch do, on one rank, and on four?

@@ -1301,11 +1301,12 @@ assert counted["whole layer"] == (2, 2)
 # %% [markdown]
 # The same numbers, to rounding, as in one process. Now the messages. The plan of the layers alone calls *four*
 # all-reduces backward. DTensor does what you have seen: each of the three projections adds up its own gradient of $x$.
-# Nothing warns you. With `PrepareModuleInput` there is one operator before all three, and it is two, as in ours.
+# Nothing warns you. `PrepareModuleInput` puts one operator before all three projections. The backward pass then calls
+# two all-reduces, as ours does, because a rank adds up the three gradients of $x$ before it all-reduces them.
 #
 # What does that cost? `torch_distributed(comm)` without "gloo" gives torch a process group whose messages are this
-# course's, so they stand in the trace as ours do. A run without a step shows what the set-up sends. What a run with one
-# step sends on top is the step.
+# course's, so they stand in the trace as ours do. We run torch twice, once with the set-up alone and once with the
+# set-up and a step, and subtract, so that the messages of the step remain.
 
 
 # %%
@@ -1357,12 +1358,16 @@ assert set_up["scatter", "messages"] == 3 * (8 + 2)
 assert set_up["broadcast", "bytes"] == 2 * 2 * FEATURES * 8
 
 # %% [markdown]
-# With one operator, torch's step sends what ours sends, byte for byte: the four all-reduces of the formula. The plan of
-# the layers alone takes six, and so half as many bytes again. torch's set-up sends as well: rank 0 scatters the tensors
-# that the plan cuts, and broadcasts the two biases that stay whole. The plan does not name the norms, so torch neither
-# sends nor compares them: they must be equal before.
+# With the plan of one input, rank 0 sends as many messages and as many bytes in torch's step as in ours, because both
+# call the four all-reduces of the formula. With the plan of the layers alone, torch calls six, and sends 1.5 times as
+# many bytes.
 #
-# Two more: the loss over a cut vocabulary, and torch's differentiable all-reduce, whose backward pass adds up again.
+# Ours sends nothing in its set-up, and torch does. Rank 0 scatters each tensor that the plan cuts, and broadcasts the
+# two biases that stay whole. So the other ranks get rank 0's weights. torch does not send the norms, because the plan
+# does not name them: make them equal on all ranks before you call `parallelize_module`.
+#
+# We compare two more things. The first is the loss over a cut vocabulary. The second is torch's differentiable
+# all-reduce, whose backward pass all-reduces the gradient.
 
 
 # %% tags=["folded"]

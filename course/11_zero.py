@@ -1463,8 +1463,8 @@ for name, reshard in WAYS.items():
     assert off(weights, one.state_dict()) < 1e-9
 
 # %% [markdown]
-# Ten, nine and five all-gathers, as ours. The weights are those of one process. Are there equally many bytes? With
-# `True` the formula says $3 \cdot \frac{N-1}{N}$ models.
+# torch calls as many all-gathers as ours: ten, nine and five. The weights are those of one process. Are there equally
+# many bytes? With `True` the formula says $3 \cdot \frac{N-1}{N}$ models.
 
 # %%
 sent_by, messages_by = {}, {}
@@ -1507,16 +1507,19 @@ world.run(made_by_torch)
 assert len(world.trace) == 0
 
 # %% [markdown]
-# torch sends as many messages as ours, and on five ranks the formula's bytes exactly. On four it sends a little more,
-# because it shards each tensor by rows: every rank gets equally many of them, so a tensor of 30 rows is padded to 32.
-# Ours pads the flat buffer of a unit. Where the number of ranks divides the rows of every tensor, nobody pads. Before
-# the first step torch sends nothing: `fully_shard` takes for granted that all ranks have the same weights.
+# torch sends as many messages as ours. On five ranks both send the formula's bytes exactly, because five divides the
+# rows of every tensor. On four ranks torch sends 3.7 % more. It cuts each tensor by rows, and the messages of a
+# collective must be equally long, so torch pads a tensor of 30 rows to 32. Ours pads once per unit, at the end of the
+# flat buffer.
+#
+# When the model is wrapped, torch sends nothing, so `fully_shard` does not make the ranks' weights equal: they have to
+# be equal before.
 #
 # Three more things that you will meet.
 #
 # - `MixedPrecisionPolicy(param_dtype=…, reduce_dtype=…)`, as the arguments of our classes. Shards, and so the
-#   optimizer, stay in float32. But with `param_dtype` alone, torch also *reduces* in that, and ours in the dtype of the
-#   model.
+#   optimizer, stay in float32. If you give `param_dtype` alone, torch reduces the gradients in `param_dtype`, and
+#   ours in the dtype of the model.
 # - A *mesh* of two dimensions makes it hybrid: replicated along the first, sharded along the second.
 # - `torch.distributed.checkpoint`, a checkpoint in shards. Each rank writes its own, and another number of ranks can
 #   read them.
@@ -1553,8 +1556,8 @@ assert dtypes == [torch.bfloat16, torch.float32, torch.float32]
 assert messages["all_reduce"] == 5 * 2
 
 # %% [markdown]
-# In the hybrid there are five more collectives, all-reduces of two messages each, one for each unit: of shards, between
-# the copies.
+# The hybrid calls one more collective for each of the five units: an all-reduce that sums the gradients of a shard over
+# the two copies. Each rank sends two messages in it.
 #
 # Now save on four ranks, after five steps, and go on with two. Each of two ranks has other shards than any of
 # four.

@@ -1319,8 +1319,9 @@ assert gap < 1e-9 and off < 1e-9
 assert "_StridedShard(dim=0, sf=2), Shard(dim=0)" in by_torch[0][2]
 
 # %% [markdown]
-# The same numbers once more. Does torch send the same? Again we count the second step, of both. The last column is the
-# formula of "Who sends what", with torch's terms in it.
+# torch's losses and parameters equal those of one process, to rounding. Does torch send as many bytes as ours? Again we
+# count the second step of both, over all ranks. The last column is the formula of "Who sends what", changed in the two
+# places where this plan of torch's differs.
 
 # %%
 runs = []
@@ -1354,16 +1355,16 @@ calls = {each.site.call.partition("(")[0] for each in along_dp}
 assert {"all_gather_into_tensor", "reduce_scatter_tensor"} <= calls
 
 # %% [markdown]
-# Along pp torch sends what our trainer sends. Along tp there are $6L$ all-reduces instead of $4L + 2$, and none for the
-# loss: queries, keys and values each add up a gradient of their own, as in lesson 10, and the embedding and the head
-# are whole on every rank of a tp group, since this plan doesn't cut them. Along dp both are therefore a part of
-# $\Psi_c$. Otherwise it is as many bytes as ours: each unit is all-gathered once per step and reduce-scattered once,
-# because torch keeps parameters and gradients whole until the last microbatch.
+# Along pp torch sends as many bytes as ours. Along the other two axes it sends more. Our plan is the reason, not torch:
 #
-# The last line of the run before that says how torch has cut the weight of a column-parallel layer: along dp *and*
-# along tp, both times by rows. tp was first. So the rank at dp $d$ and tp $t$ has quarter $2t + d$ of the rows, and not
-# $2d + t$, as the order of the axes would have it: `_StridedShard` says that dp has cut inside of what tp had cut
-# already.
+# - Along tp the plan has no `PrepareModuleInput`, so queries, keys and values each all-reduce a gradient of their own,
+#   as in lesson 10: $6L$ all-reduces instead of $4L$. The embedding and the head stay whole, so the loss needs none.
+# - Along dp the embedding and the head are sent whole, too, and belong to $\Psi_c$. Each unit is all-gathered once per
+#   step and reduce-scattered once, because torch keeps parameters and gradients whole until the last microbatch.
+#
+# The run before printed how torch cuts the weight of a column-parallel layer: along dp and along tp, both times by
+# rows. It lists the axes in the order dp, tp, although tp has cut first. `_StridedShard` says so: dp has cut each piece
+# of tp's. So the rank at dp $d$ and tp $t$ has quarter $2t + d$ of the rows.
 #
 # **Megatron-LM** takes two of the sizes as options, `--tensor-model-parallel-size` and
 # `--pipeline-model-parallel-size`, and what remains of the world is dp, without context parallelism. **DeepSpeed** has

@@ -1085,12 +1085,16 @@ assert answers == [(True, True)] * 3
 # %% [markdown]
 # ### One changed word in a script of your own
 #
-# A script of plain torch need not know this course. Where the course is installed, one word in the script is enough:
-# `init_process_group("distlib")`. torch's collectives, and its DDP, FSDP2 and pipelines above them, then send our
-# messages, under torchrun and under srun, on one machine and on several. So a mistake is named by rank and line.
+# A script of plain torch does not have to import anything of this course. If the course is installed, you change one
+# word of the script: you write `"distlib"` in place of `"gloo"` in `init_process_group`. torch finds the name, because
+# the course has announced it when it was installed.
 #
-# In the script below the two ranks reduce tensors of different lengths. On gloo it dies without a Python traceback, as
-# a patient of lesson 17 does.
+# Then torch's collectives send the messages of this course, and so do DDP, FSDP2 and pipelines, because they call
+# torch's collectives. This works under torchrun and srun, on one machine and on several. If two calls do not fit each
+# other, the error names the ranks and the lines.
+#
+# In the script below the two ranks reduce tensors of different lengths. With gloo the script would die without a Python
+# traceback. The command is torchrun, written out.
 
 # %%
 (folder / "own.py").write_text(
@@ -1123,7 +1127,7 @@ assert said.startswith("own.py, line 5: rank ") and done.returncode == 1
 #   has everything that the next step needs.
 # - Silence needs a time limit, and who is silent is ended before the others go on, where one can.
 # - Ask for a signal before the limit. Write, and go back into the queue.
-# - `init_process_group("distlib")` in a script of plain torch, and a mistake is named by rank and line.
+# - With `init_process_group("distlib")` in a script of plain torch, calls that do not fit are named by rank and line.
 # - Small tensors: few rounds. Large tensors: few bytes. What is small depends on latency times bandwidth, and
 #   grows with the number of ranks.
 #

@@ -176,9 +176,9 @@ assert "barrier" in skipped.endings[2].how and "all_reduce" in skipped.endings[0
 # %% [markdown]
 # Rank 0 names it. Rank 1, which also came to the barrier, says where to look: in rank 0's log. Rank 2 only loses its
 # connection. If rank 0 itself does not come, nobody is named. The others say the same as rank 1 does here, but only
-# after the timeout of the *group*: the barrier's own holds for rank 0 alone. So put it right before a call that only
-# some ranks make, in the same branch; rank 0 must be one of them. Before the branch all ranks pass it, and it names
-# nobody.
+# after the timeout of the *group*, because the timeout that you give to the barrier holds for rank 0 alone. So put the
+# barrier into the branch that only some ranks take, right before the call that you suspect. Rank 0 must take this
+# branch, because only rank 0 names who is missing. A barrier before the branch names nobody, because all ranks pass it.
 #
 # The flight recorder needs no suspicion. It keeps the last calls of each rank. Here it is read when all sleep. (With
 # gloo that takes a private function of torch, `torch._C._distributed_c10d._dump_fr_trace_json`, in a thread of the
@@ -263,10 +263,10 @@ for name in rank_zero:
 # %% [markdown]
 # In none of them are both ranks in the same call. In `extra_forward` neither is at the fault. A DDP model sends rank
 # 0's buffers (those of BatchNorm) at the beginning of each forward pass. The extra pass of rank 0 found its partner:
-# the *next* forward pass of rank 1. From then on they are one call apart. Without BatchNorm this program ends. DDP then
-# sends something only once: in the first forward pass after the first backward pass (how it packs gradients). Rank 1's
-# next forward pass answers that. If another call stands between the two, such as an all-reduce of the loss, it hangs as
-# well. The fault may sleep until somebody adds a line.
+# the *next* forward pass of rank 1. From then on they are one call apart. Without BatchNorm this program ends: then DDP
+# sends something in only one forward pass, the first one after the first backward pass (how it packs gradients), and
+# rank 1's next forward pass receives it. But if the loop also all-reduces the loss, rank 1 reaches that all-reduce
+# first, and the program hangs. The fault may sleep until somebody adds a line.
 #
 # So every collective call belongs outside of `if rank == 0`. That includes those that a library makes inside: a forward
 # pass of DDP, `consolidate_state_dict`.
@@ -338,9 +338,9 @@ assert "seconds=4" in PATIENTS["order_of_groups"].program
 
 # %% [markdown]
 # The limit holds for the default group alone. A group of `new_group` has its own, on gloo 30 minutes unless you say
-# otherwise: `dist.new_group(ranks, timeout=…)`. And `DETAIL` does not help here, since it compares calls within a
-# group, and collective calls only: who waits in `recv` is not named. (Tried with torch 2.13 and 2.14.) Both ranks stand
-# in an `all_reduce`; only the lines differ. The flight recorder has the group:
+# otherwise: `dist.new_group(ranks, timeout=…)`. And `DETAIL` does not help here, because it compares only calls within
+# one group. (It compares only collective calls, too, so a rank that waits in `recv` is not named. Tried with torch 2.13
+# and 2.14.) Both ranks stand in an `all_reduce`; only the lines differ. The flight recorder has the group:
 
 # %%
 recorded = examine("order_of_groups", "flight recorder")
@@ -398,8 +398,9 @@ assert 'File "slow_rank.py", line 16 in <module>' in stacks.endings[1].text
 # `py-spy` needs the right to look into another process. On a desktop that is often `sudo`, in a container the
 # capability `SYS_PTRACE`. Where it may not look, prepare the program: `faulthandler.register(signal.SIGUSR2)`, and
 # `kill -USR2 PID` prints where it is. (USR1 is the notice of Slurm's in lesson 16. A process that has not registered
-# the signal ends by it, `torchrun` too.) Or set an alarm, `faulthandler.dump_traceback_later(600)`, and set it anew in
-# each step: else it prints once, 600 seconds after the start, whether the program hangs or not.
+# the signal ends by it, `torchrun` too.) Or call `faulthandler.dump_traceback_later(600)` in each step, because each
+# call starts the 600 seconds anew. If you call it only once, it prints 600 seconds after the start, whether the program
+# hangs or not.
 #
 # ### It does not even begin
 #
@@ -881,11 +882,12 @@ assert "at extra_forward.py, line 13 on rank 0" in said["extra_forward"]
 # torch compares kind, shape and dtype of the calls in one group. It has no lines, and no picture of who waits for whom.
 #
 # The message begins with the line at which calls no longer fit each other. The fault can lie before it. Of
-# `extra_forward` the whole message names line 13 as well, whose call had the wrong partner.
+# `extra_forward` the whole message also names line 13, because its call met a wrong call of rank 1.
 #
 # Six programs end well. A `World` has no port that could be wrong. In `not_in_the_group` torch makes no call, and
-# warns. The other four make calls that fit, with the wrong numbers. Checks have found three of these. `ReplicaCheck`
-# finds the last, `read_before_wait`, if its numbers get into the weights.
+# warns. In the other four the calls fit, and the numbers are wrong. `ReplicaCheck` finds `different_seeds`,
+# `check_samples` finds `same_samples`, and `check_against_one_process` finds `summed_gradients`. `ReplicaCheck` finds
+# `read_before_wait` only if the wrong numbers get into the weights.
 #
 # ## In real frameworks
 #
