@@ -37,14 +37,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
 # %%
-from distlib import (
-    Cluster,
-    Communicator,
-    Link,
-    SimulatedWorld,
-    World,
-    torch_distributed,
-)
+from distlib import Cluster, Communicator, Link, SimulatedWorld, World
 from distlib.capstone import (
     Additions,
     Texts,
@@ -737,6 +730,9 @@ assert "expected a number of ranks that 4 divides" in told
 
 
 # %%
+from distlib import torch_distributed
+
+
 def by_torch(comm: Communicator, steps: int) -> list[float]:
     """This rank's losses, by torch's DDP."""
     torch.set_num_threads(1)
