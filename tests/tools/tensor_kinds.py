@@ -75,10 +75,11 @@ def _dtensor() -> torch.Tensor:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, Replicate
 
-    if not torch.distributed.is_initialized():
-        store = torch.distributed.HashStore()
-        torch.distributed.init_process_group("fake", store=store, rank=0, world_size=1)
-    return DTensor.from_local(torch.ones(2), DeviceMesh("cpu", [0]), [Replicate()], run_check=False)
+    torch.distributed.init_process_group("fake", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        return DTensor.from_local(torch.ones(2), DeviceMesh("cpu", [0]), [Replicate()], run_check=False)
+    finally:  # else later tests in this process, or on these ranks, would have it
+        torch.distributed.destroy_process_group()
 
 
 def _jax() -> Any:
