@@ -100,6 +100,8 @@ def group_of_ours(comm: Communicator, name: str, all_reduce: AllReduce = default
         name: of the function that the ranks have called, for a report about one that does not come.
         all_reduce: the algorithm of all-reduce.
     """
+    import distlib_backend  # beside the package, and needed only here
+
     with contextlib.ExitStack() as stack:
         for context in _isolated(comm):
             stack.enter_context(context)
@@ -108,7 +110,7 @@ def group_of_ours(comm: Communicator, name: str, all_reduce: AllReduce = default
         if _dist.get_debug_level() == _dist.DebugLevel.OFF:
             _dist.set_debug_level(_dist.DebugLevel.INFO)  # DDP names parameters that got no gradient
         token = _base.set(Base(comm.everybody(name), all_reduce))
-        _register()
+        distlib_backend.register()
         try:
             store = _store(comm)
             _init_process_group(NAME, store=store, rank=comm.rank, world_size=comm.world_size)
@@ -152,12 +154,6 @@ def use_for_process(comm: Communicator) -> None:
     """Make all process groups of this process over `comm`, outside of any block of `torch_distributed`."""
     global _of_process
     _of_process = Base(comm, default_all_reduce)
-
-
-def _register() -> None:
-    """Tell torch of the backend, if it does not know it yet: see distlib_backend."""
-    if not hasattr(_dist.Backend, NAME.upper()):
-        _dist.Backend.register_backend(NAME, make_group, extended_api=True, devices=["cpu", "cuda", "meta"])
 
 
 def _isolated(comm: Communicator) -> list[contextlib.AbstractContextManager[None]]:
