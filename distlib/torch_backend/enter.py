@@ -100,7 +100,7 @@ def group_of_ours(comm: Communicator, name: str, all_reduce: AllReduce = default
         name: of the function that the ranks have called, for a report about one that does not come.
         all_reduce: the algorithm of all-reduce.
     """
-    import distlib_backend  # beside the package, and needed only here
+    import distlib_backend  # a module next to the package, needed only here
 
     with contextlib.ExitStack() as stack:
         for context in _isolated(comm):
