@@ -78,9 +78,10 @@ def play(
 
 def _watch(packed: bytes, part: Part, allowed: tuple[str, ...]) -> AbstractContextManager[list[str]]:
     """Look for calls of the library on a rank that is alone; in a play with many calls only if one could be there."""
-    if part.world_size > 1:
+    of_the_play = vars(sys.modules[part.play.__module__])
+    if part.world_size > 1 or of_the_play.get("RUNS_TORCH"):
         return nullcontext([])
-    many_calls = getattr(sys.modules[part.play.__module__], "MANY_CALLS", False)
+    many_calls = of_the_play.get("MANY_CALLS", False)
     return nullcontext([]) if many_calls and not _could_call(packed) else library_calls(allowed)
 
 
@@ -104,8 +105,8 @@ def simulate(
 
     Ranks are threads where time passes or messages are sent inside backward; the file of the play says so.
     """
-    inside_backward = getattr(sys.modules[part.play.__module__], "INSIDE_BACKWARD", False)
-    contexts = "threads" if inside_backward else "greenlets"
+    of_the_play = vars(sys.modules[part.play.__module__])
+    contexts = "threads" if of_the_play.get("INSIDE_BACKWARD") or of_the_play.get("RUNS_TORCH") else "greenlets"
     world = SimulatedWorld(part.world_size, cluster, record=True, contexts=contexts, deaths=deaths)
     try:
         played = world.run(play, packed, part, allowed, time_passes=True, is_fresh=is_fresh, timeout=timeout)

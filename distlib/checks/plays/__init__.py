@@ -12,7 +12,8 @@ A file may name modules in IMPORTED_LATE that are imported only when its plays r
 `get_ready()` is called after that, before anything of the student's runs; it starts no thread. Its function
 `seconds_of(inputs, k)` says how long it takes to pass gate k. What of its models sends messages of its own, while the
 student's code calls it, is listed in SPEAKS, by name, or by the full name if it stands in another file of plays: these
-messages are neither the student's nor the library's.
+messages are neither the student's nor the library's. RUNS_TORCH says that the student's function is a program of
+torch's: the play calls it inside of `torch_program.process_group`, and only torch's own calls send.
 
 When a class is graded, this code runs in the process of the student's code, in the sandbox. So it imports only torch,
 and what is there (`distlib.judge.sandbox.contents`), and no expected value stands in it. What it returns could be

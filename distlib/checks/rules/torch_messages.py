@@ -1,0 +1,31 @@
+"""Rules about the messages of torch's own collectives: how many bytes each kind of call has sent, rank by rank.
+
+A message of torch's names its call, in torch's words: `message.site.call` is "all_gather_into_tensor(4 × 6 float32)".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from distlib.trace import Trace
+
+POINT_TO_POINT = "send"
+
+
+def kind_of(call: str | None) -> str:
+    """torch's name of a call: "all_reduce". What was sent outside of a collective is "send"."""
+    return call.partition("(")[0] if call else POINT_TO_POINT
+
+
+def bytes_by_kind(trace: Trace, rank: int) -> Counter[str]:
+    """The bytes that a rank has sent, by the kind of call. Empty messages are left out."""
+    sent: Counter[str] = Counter()
+    for message in trace:
+        if message.src == rank and message.nbytes:
+            sent[kind_of(message.site.call)] += message.nbytes
+    return sent
+
+
+def messages_by_call(trace: Trace, rank: int) -> Counter[str]:
+    """How many messages a rank has sent for each call, by its text: "all_reduce(26 float32, op=SUM)"."""
+    return Counter(m.site.call or POINT_TO_POINT for m in trace if m.src == rank and m.nbytes)
