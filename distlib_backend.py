@@ -18,7 +18,7 @@ def register() -> None:
 
 
 def _make_group(options: Any, _: object = None) -> Any:
-    from distlib.torch_backend.enter import is_rank, make_group
+    from distlib.torch_backend.default_group import is_rank, make_group
 
     if not is_rank():
         from distlib.launch.script_rank import become_rank

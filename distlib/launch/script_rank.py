@@ -36,7 +36,7 @@ from distlib.launch.rank import be_rank
 from distlib.launch.rendezvous import FileRendezvous, Rendezvous, StoreRendezvous, default_directory
 from distlib.launch.run import card_of
 from distlib.launch.secret_file import own_secret, secret_path
-from distlib.torch_backend.enter import use_for_process
+from distlib.torch_backend.default_group import use_for_process
 from distlib.worlds.diagnosis import RankError
 from distlib.worlds.real.endpoint import Stopped
 

@@ -11,6 +11,7 @@
       ▼
     Communicator     of a World, of a SimulatedWorld
 
+default_group      torch's default group over a communicator, whichever world that is of
 enter              torch_distributed(comm): torch's default group over the ranks of a communicator, for one block
 arguments          torch's options, read; and the text by which the ranks compare their calls
 whole_program      run_program: a program with an init_process_group of its own, unchanged, as torchrun starts it

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import sys
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,11 +12,11 @@ import torch.distributed
 
 from distlib.arguments import described
 from distlib.communicator import Communicator, ReduceOp
+from distlib.torch_backend.default_group import default_group
 from distlib.torch_backend.groups_of_threads import groups_of_this_thread
-from distlib.torch_backend.monitored import teach_torch
 from distlib.torch_backend.streams import streams_of_this_rank
 from distlib.torch_backend.torch_calls import AllReduce, default_all_reduce
-from distlib.torch_backend.torch_group import NAME, DistlibGroup
+from distlib.torch_backend.torch_group import NAME
 from distlib.worlds.real.process_group import ProcessGroupCommunicator, torch_store_name
 from distlib.worlds.simulated.simulator import SimulatedCommunicator
 
@@ -28,23 +25,6 @@ _PASSES_ON = True  # see worlds.call_site
 _dist: Any = torch.distributed
 _init_process_group = _dist.init_process_group  # torch's own, also while a whole program has another in its place
 _OF_TORCH = ("gloo", "nccl")
-
-
-@dataclass(frozen=True)
-class Base:
-    """What the process groups of a rank are made from.
-
-    Attributes:
-        comm: of all ranks.
-        all_reduce: the algorithm.
-    """
-
-    comm: Communicator
-    all_reduce: AllReduce
-
-
-_base: ContextVar[Base] = ContextVar("base")
-_of_process: Base | None = None
 
 
 @contextlib.contextmanager
@@ -93,67 +73,11 @@ def torch_distributed(
 
 @contextlib.contextmanager
 def group_of_ours(comm: Communicator, name: str, all_reduce: AllReduce = default_all_reduce) -> Iterator[Any]:
-    """torch's default process group over the ranks of `comm`, for one block, whose messages are those of `comm`.
-
-    Args:
-        comm: of all ranks. Each of them enters the block.
-        name: of the function that the ranks have called, for a report about one that does not come.
-        all_reduce: the algorithm of all-reduce.
-    """
-    import distlib_backend  # a module next to the package, needed only here
-
+    """torch's default process group over the ranks of `comm`, a world's. Arguments as of `default_group`."""
     with contextlib.ExitStack() as stack:
         for context in _isolated(comm):
             stack.enter_context(context)
-        stack.callback(setattr, sys, "excepthook", sys.excepthook)  # torch puts one around it that names the rank
-        stack.callback(_dist.set_debug_level, _dist.get_debug_level())
-        if _dist.get_debug_level() == _dist.DebugLevel.OFF:
-            _dist.set_debug_level(_dist.DebugLevel.INFO)  # DDP names parameters that got no gradient
-        token = _base.set(Base(comm.everybody(name), all_reduce))
-        distlib_backend.register()
-        try:
-            store = _store(comm)
-            _init_process_group(NAME, store=store, rank=comm.rank, world_size=comm.world_size)
-            try:
-                yield _dist
-            finally:
-                if _dist.is_initialized():
-                    _dist.destroy_process_group()
-        finally:
-            _base.reset(token)
-
-
-def make_group(options: Any, _: object = None) -> DistlibGroup:
-    """Called by torch for each process group of the backend "distlib": the default one, and those of new_group.
-
-    Args:
-        options: torch's: the group's name, and the ranks in it.
-
-    Raises:
-        RuntimeError: this process is no rank.
-    """
-    teach_torch()
-    base = _base.get(_of_process)
-    if base is None:
-        raise RuntimeError(
-            'the backend "distlib" needs a rank to run on: call torch_distributed(comm) in a function that a World '
-            "runs, or start the script with torchrun or srun"
-        )
-    members = list(options.global_ranks_in_group)
-    if not members:
-        return DistlibGroup(base.comm, base.all_reduce, is_default=True)
-    return DistlibGroup(base.comm.subgroup(members, str(options.group_id)), base.all_reduce)
-
-
-def is_rank() -> bool:
-    """Whether process groups that are made here have ranks to run on."""
-    return _base.get(_of_process) is not None
-
-
-def use_for_process(comm: Communicator) -> None:
-    """Make all process groups of this process over `comm`, outside of any block of `torch_distributed`."""
-    global _of_process
-    _of_process = Base(comm, default_all_reduce)
+        yield stack.enter_context(default_group(comm, lambda: _store(comm), name, all_reduce))
 
 
 def _isolated(comm: Communicator) -> list[contextlib.AbstractContextManager[None]]:

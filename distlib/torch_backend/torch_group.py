@@ -165,7 +165,7 @@ class DistlibGroup(ProcessGroupBase):
         if not is_asynchronous(opts):
             self.comm.barrier()
             return CallWork(DoneWork(self.comm.rank), [])
-        progress = Underway(Communicator.barrier)
+        progress = Underway(lambda comm: comm.barrier())
         return CallWork(self.comm.start(progress.run), [], progress)
 
     # ── what torch asks of a group ───────────────────────────────────────────────────────────────────────────────

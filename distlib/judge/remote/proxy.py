@@ -24,10 +24,11 @@ import torch
 from distlib.checks.senders import EXECUTED_TEXT
 from distlib.checks.student_communicator import Handles
 from distlib.checks.supplied import Helper
-from distlib.communicator import Work
+from distlib.communicator import Communicator, Work
 from distlib.judge.remote.question import Question, whole
 from distlib.judge.remote.ranks import RemoteRanks
 from distlib.judge.remote.records import record_told
+from distlib.judge.remote.torch_questions import torch_call
 from distlib.judge.remote.wire import MOST_PAYLOAD, WireClosed, WireError, WireTimeout, dtype_named
 from distlib.trace import CallSite, Trace
 from distlib.worlds.diagnosis import MessageMismatch, PeerLost, RankError, RunTimeout
@@ -37,6 +38,7 @@ _PATIENCE = 2.0  # seconds in which a rank that is out of time may say where it 
 _LONGEST_NAME, _LONGEST_TEXT = 200, 20_000  # characters
 _MOST_LINES = 10_000_000
 _MOST_STARTED, _MOST_KEPT = 1_000, 256 << 20  # messages of a rank that are under way, and their bytes
+_MOST_GROUPS = 64  # of torch's, of one rank in one run
 _MOST_GATES, _MOST_SHOWN = 4096, 1 << 14  # of one rank in one run; bytes
 _NO_RECORDS: Mapping[str, Any] = {}
 _runs: dict[int, RemoteRun] = {}
@@ -59,6 +61,7 @@ class RemoteRun:
         shown: by rank, with what: number, and a tensor or None.
         busy: the ranks that are in the middle of something.
         has_deaths: whether ranks die in it, so that a rank may catch what comes of that, and go on.
+        runs_torch: whether the play makes process groups of torch.
     """
 
     ranks: RemoteRanks
@@ -71,6 +74,7 @@ class RemoteRun:
     shown: dict[int, list[tuple[int, torch.Tensor | None]]] = field(default_factory=dict)
     busy: set[int] = field(default_factory=set)
     has_deaths: bool = False
+    runs_torch: bool = False
     deadline: float = 0.0
 
     def on(self, world: SimulatedWorld, speak: Speak) -> tuple[list[Any], Trace, RankError | None]:
@@ -142,6 +146,8 @@ class Proxy:
             "helper": self._helper,
             "gate": self._gate,
         }
+        if run.runs_torch:
+            self._answers |= {"everybody": self._everybody, "subgroup": self._subgroup, "torch": self._torch}
 
     def converse(self, request: dict[str, Any]) -> Any:
         """Hand over a request, answer until the rank is done, and return what it tells at the end.
@@ -185,6 +191,8 @@ class Proxy:
         site = site_from(details.pop("site"))
         if what == "helper" and details["name"] in self._run.helpers:
             site = CallSite(site.place, site.function, site.file, site.line, self._run.helpers[details["name"]].origin)
+        if what == "torch":
+            site = CallSite(site.place, site.function, site.file, site.line, "torch.distributed")
         self._place = site.place
         self._comm.speak_from(site)
         try:
@@ -263,9 +271,45 @@ class Proxy:
         made = self._group(group).split(color, key)
         if made is None:
             return None
+        return self._kept_group(made)
+
+    def _kept_group(self, made: Communicator) -> tuple[int, int, int]:
+        """Keep a group for this rank; what the rank is told of it."""
         assert isinstance(made, SimulatedCommunicator)
+        if len(self._groups) > _MOST_GROUPS:
+            raise ValueError(f"expected at most {_MOST_GROUPS} groups, got more")
         self._groups.append(made)
         return len(self._groups) - 1, made.rank, made.world_size
+
+    # ── for torch's process groups ───────────────────────────────────────────────────────────────────────────────
+
+    def _everybody(self, group: int, name: str) -> tuple[int, int, int]:
+        return self._kept_group(self._group(group).everybody(limited(name)))
+
+    def _subgroup(self, group: int, members: Any, name: str) -> tuple[int, int, int]:
+        parent = self._group(group)
+        chosen = [whole(member, 0, parent.world_size - 1) for member in members]
+        if len(set(chosen)) != len(chosen) or parent.rank not in chosen:
+            raise ValueError(f"expected different ranks, {parent.rank} among them, got {chosen}")
+        return self._kept_group(parent.subgroup(chosen, limited(name)))
+
+    def _torch(self, group: int, landings: Any, later: bool, **details: Any) -> dict[str, Any]:
+        """Run one of torch's calls on this rank, or begin it.
+
+        Returns:
+            The tensors that it has changed, and the number of what still goes on, if it does.
+        """
+        comm = self._group(group)
+        if sum(map(_form_bytes, landings)) > MOST_PAYLOAD:
+            raise ValueError(f"expected tensors of at most {MOST_PAYLOAD >> 20} MiB together")
+        call = torch_call(comm, details, [_landing(each) for each in landings])
+        nbytes = sum(tensor.nbytes for tensor in (*call.given, *call.landings))
+        self._make_room(nbytes)
+        inside = comm.within(call.text)
+        if later:
+            return {"changed": [], "work": self._keep(inside.start(call.run), call.changed, nbytes, call.name)}
+        inside.run_collective(call.run)
+        return {"changed": self._arrived(call.changed), "work": None}
 
     def _helper(
         self, group: int | None, name: str, given: dict[str, Any], records: Mapping[str, Any] = _NO_RECORDS
@@ -351,11 +395,16 @@ def made_no_sense(rank: int, error: Exception) -> RunEnded:
 
 def _landing(like: Any) -> torch.Tensor:
     """Memory to receive into, of a shape and dtype that a rank has named."""
-    shape, name = like
-    dtype = dtype_named(name)
-    if math.prod(whole(size, 0, MOST_PAYLOAD) for size in shape) * dtype.itemsize > MOST_PAYLOAD:
+    if _form_bytes(like) > MOST_PAYLOAD:
         raise ValueError(f"expected a message of at most {MOST_PAYLOAD >> 20} MiB")
-    return torch.empty(shape, dtype=dtype)
+    shape, name = like
+    return torch.empty(shape, dtype=dtype_named(name))
+
+
+def _form_bytes(like: Any) -> int:
+    """The bytes of a tensor of a shape and dtype that a rank has named."""
+    shape, name = like
+    return math.prod(whole(size, 0, MOST_PAYLOAD) for size in shape) * dtype_named(name).itemsize
 
 
 def site_from(told: Any) -> CallSite:

@@ -6,7 +6,7 @@ along says which line of the student's code is calling; it is only used to tell 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -56,13 +56,15 @@ class RankCommunicator(Communicator):
         wire: the rank's wire.
         group: the judge's number for this communicator; 0 is the world.
         rank, world_size: in this communicator.
+        call: the call of torch's that its messages belong to; "" outside of any.
 
     Attributes:
         group: as above.
     """
 
-    def __init__(self, wire: Wire, group: int, rank: int, world_size: int) -> None:
-        self._wire, self.group = wire, group
+    def __init__(self, wire: Wire, group: int, rank: int, world_size: int, call: str = "") -> None:
+        self._wire, self.group, self._call = wire, group, call
+        self._begun: list[RemoteWork] | None = None  # in `start`: what goes on in the background
         self.rank, self.world_size = rank, world_size
         self.device = torch.device("cpu")
 
@@ -97,6 +99,49 @@ class RankCommunicator(Communicator):
         made = self._ask("split", color=color, key=key)
         return None if made is None else RankCommunicator(self._wire, *made)
 
+    # ── for torch's process groups ───────────────────────────────────────────────────────────────────────────────
+
+    def subgroup(self, members: Sequence[int], name: str) -> Communicator:
+        return RankCommunicator(self._wire, *self._ask("subgroup", members=list(members), name=name))
+
+    def everybody(self, name: str) -> Communicator:
+        return RankCommunicator(self._wire, *self._ask("everybody", name=name))
+
+    def within(self, call: str) -> Communicator:
+        return RankCommunicator(self._wire, self.group, self.rank, self.world_size, call)
+
+    def start(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Work:
+        beginning = RankCommunicator(self._wire, self.group, self.rank, self.world_size, self._call)
+        beginning._begun = []
+        function(beginning, *args, **kwargs)
+        return RemoteWorks(self.rank, beginning._begun)
+
+    def run_torch_call(
+        self, call: str, given: Sequence[torch.Tensor], landings: Sequence[torch.Tensor], root: int = 0, op: str = "SUM"
+    ) -> None:
+        """Have the judge run one of torch's calls, or begin it where `start` has begun this.
+
+        Args:
+            call: its name, see `torch_questions`.
+            given: what it reads; without `landings`, it is changed in place.
+            landings: what it only writes into.
+        """
+        targets = [tensor.detach() for tensor in landings or given]
+        told = self._ask(
+            "torch",
+            call=call,
+            text=self._call,
+            given=[tensor.detach() for tensor in given],
+            landings=[_form(tensor) for tensor in landings],
+            root=root,
+            op=op,
+            later=self._begun is not None,
+        )
+        if self._begun is None:
+            fill(targets[: len(told["changed"])], told["changed"])
+        else:
+            self._begun.append(RemoteWork(self._wire, told["work"], targets))
+
     def sleep(self, seconds: float) -> None:
         raise RuntimeError(_NO_CLOCK)
 
@@ -130,6 +175,21 @@ class RemoteWork(Work):
         if self._peer is None and ask(self._wire, "is_completed", work=self._number):
             self.wait()
         return self._peer is not None
+
+
+class RemoteWorks(Work):
+    """The handle of several."""
+
+    def __init__(self, rank: int, works: Sequence[RemoteWork]) -> None:
+        self._rank, self._works = rank, works
+
+    def wait(self) -> int:
+        for work in self._works:
+            work.wait()
+        return self._rank
+
+    def is_completed(self) -> bool:
+        return all([work.is_completed() for work in self._works])
 
 
 def fill(targets: Sequence[torch.Tensor], arrived: Sequence[torch.Tensor]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from distlib.checks.case import Case
 from distlib.checks.seen import Played, Seen, with_the_dead
+from distlib.checks.senders import runs_torch
 from distlib.checks.student_communicator import SLIPS
 from distlib.checks.supplied import Helper
 from distlib.judge.remote.proxy import Proxy, RemoteRun, limited, made_no_sense
@@ -57,7 +58,7 @@ class RemoteVenue:
         self._ranks.gather(case.world_size)
         start = time.perf_counter()
         seconds = min(seconds, self._ranks.seconds_for_a_check())
-        run = RemoteRun(self._ranks, self._name, case, self._helpers, seconds, is_empty)
+        run = RemoteRun(self._ranks, self._name, case, self._helpers, seconds, is_empty, runs_torch=runs_torch(case))
         world = SimulatedWorld(case.world_size, case.cluster, record=True, deaths=case.deaths)
         played, trace, error = run.on(world, _speak)
         return Seen(
@@ -82,7 +83,7 @@ def _speak(run: RemoteRun, comm: SimulatedCommunicator) -> Played:
     back = proxy.converse(request)
     try:
         gates, shown = run.gates.get(comm.rank, ()), run.shown.get(comm.rank, ())
-        slips = _slips(back["slips"]) or proxy.never_waited()
+        slips = _slips(back["slips"]) or ([] if run.runs_torch else proxy.never_waited())
         return Played(
             back["result"],
             tuple(gates),

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import distlib_backend
 from distlib.checks.plays import all_plays
 from distlib.frameworks.optional import QUIET
 
@@ -21,6 +22,7 @@ HOME = "/student"  # a rank's own folder
 # exercise, formulas that one asks for, and checks are not among them; `inside` has what stands in their place.
 MODULES = (
     "arguments.py",
+    "collectives/reduction.py",
     "communicator.py",
     "communicator_names.py",
     "exercises/__init__.py",
@@ -56,6 +58,10 @@ MODULES = (
     "partition.py",
     "tensor_kinds.py",
     "trace.py",
+    "torch_backend/arguments.py",
+    "torch_backend/default_group.py",
+    "torch_backend/torch_group.py",
+    "torch_backend/works.py",
     "training/__init__.py",
     "training/datasets.py",
     "worlds/call_site.py",
@@ -112,6 +118,7 @@ def library_files() -> dict[str, Path]:
         RuntimeError: one of them is missing: the package is damaged.
     """
     files = {f"distlib/{name}": PACKAGE / name for name in MODULES}
+    files["distlib_backend.py"] = Path(distlib_backend.__file__)
     for name, path in all_plays().items():
         folder = Path(*name.split(".")[:-1])
         files |= {f"{folder}/__init__.py": path.parent / "__init__.py", f"{folder}/{path.name}": path}

@@ -30,6 +30,7 @@ _HOMES = {
     "UnreceivedMessage": "worlds.diagnosis",
     "Work": "communicator",
     "World": "worlds.real.world",
+    "torch_distributed": "torch_backend.enter",
 }
 _ABSENT = (
     "all_gather",
@@ -45,7 +46,6 @@ _ABSENT = (
     "reduce_scatter",
     "run_program",
     "scatter",
-    "torch_distributed",
 )
 
 _WITHOUT_EFFECT = (
@@ -53,7 +53,7 @@ _WITHOUT_EFFECT = (
     "distlib.classroom",
     "distlib.draw",
 )
-_SOLUTIONS = ("distlib.collectives", "distlib.launch.")
+_SOLUTIONS = ("distlib.launch.",)
 
 if __name__ == "distlib":  # in the sandbox, where these modules have no files
     sys.meta_path[:0] = [  # first: an installed distlib is found by a finder of its own
