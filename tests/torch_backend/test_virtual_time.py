@@ -248,6 +248,19 @@ def test_1f1b_takes_the_time_of_lesson_09(kind: str, microbatches: int) -> None:
     assert world.results[0] == pytest.approx((4 - 1 + microbatches) * 3)
 
 
+def test_an_asynchronous_barrier_is_over_when_the_last_rank_has_come() -> None:
+    def rank(comm: Communicator) -> tuple[bool, float]:
+        with torch_distributed(comm) as dist:
+            comm.sleep(1.0 + comm.rank)
+            work = dist.barrier(async_op=True)
+            comm.sleep(0.5)
+            over = work.is_completed()
+            work.wait()
+            return over, comm.time()
+
+    assert simulated(3, rank, link=FREE).results == [(False, 3.0), (False, 3.0), (True, 3.5)]
+
+
 # ── shapes alone ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
