@@ -217,7 +217,7 @@ play_timeline(trace, by="round", title="One training step of DataParallel on 4 r
 # %%
 def stage_of(message: Message) -> str:
     """The function that sent it: "replicate", "gather_outputs", …"""
-    return message.site.call.partition("(")[0]
+    return message.site.collective
 
 
 def messages_of_rank_1(trace: Trace) -> dict[str, list[Message]]:

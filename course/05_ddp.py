@@ -1573,8 +1573,8 @@ def with_our_ddp(comm: Communicator) -> torch.Tensor:
 
 
 def bytes_of_all_reduces() -> int:
-    calls = [(message.site.call or "", message) for message in world.trace.messages]
-    return sum(each.nbytes for call, each in calls if call.startswith("all_reduce("))
+    sent = world.trace.by_collective()
+    return sent["all_reduce"].nbytes if "all_reduce" in sent else 0
 
 
 # %%

@@ -796,8 +796,7 @@ def one_block(comm: Communicator, block: str, backward: bool = True) -> None:
 
 def all_reduces(trace: Trace) -> int:
     """How many ring all-reduces: each is 2(N − 1) messages of every rank."""
-    calls = [message.site.call or "" for message in trace]
-    assert all(call.startswith("all_reduce(") for call in calls)
+    assert set(trace.by_collective()) == {"all_reduce"}
     each = 2 * (trace.world_size - 1)
     assert len(set(trace.messages_sent)) == 1 and trace.messages_sent[0] % each == 0
     return trace.messages_sent[0] // each
@@ -1329,9 +1328,8 @@ def sent_in(*run: object) -> Counter[tuple[str, str]]:
     """Messages and bytes that rank 0 sends, by the name of the call."""
     world.run(*run)
     found: Counter[tuple[str, str]] = Counter()
-    for message in world.trace.filter(lambda message: message.src == 0):
-        call = (message.site.call or "").partition("(")[0]
-        found += {(call, "messages"): 1, (call, "bytes"): message.nbytes}
+    for call, sent in world.trace.by_collective(rank=0).items():
+        found += {(call, "messages"): sent.messages, (call, "bytes"): sent.nbytes}
     return found
 
 

@@ -383,7 +383,7 @@ for sequence in (False, True):
     sent[sequence] = world.trace
     if sequence:
         memory["with sequence parallelism"] = by_rank
-inside = sent[True].filter(lambda message: "all_reduce" not in message.site.call)
+inside = sent[True].filter(lambda message: message.site.collective != "all_reduce")
 print("without:              ", sent[False].bytes_sent)
 print("with:                 ", sent[True].bytes_sent)
 print("of it in the layers:  ", inside.bytes_sent)
@@ -399,7 +399,7 @@ memory_parts(memory, "A training step of two transformer layers")
 # Checks of the numbers above and below
 in_order = memory["with sequence parallelism"][0]
 assert f"{in_order['activations'] / whole_step['activations']:.0%}" == "34%"
-kinds = {message.site.call.partition("(")[0] for message in inside}
+kinds = set(inside.by_collective())
 assert kinds == {"all_gather", "reduce_scatter"}
 assert extra == traffic.ring_all_reduce(4, 2 * 6 * FEATURES, 8).nbytes[0]
 share = extra / sent[False].bytes_sent[0]  # with this many tokens in the batch
@@ -1104,11 +1104,9 @@ assert gap < 1e-10
 def calls_of(trace: Trace) -> Counted:
     """A ring all-reduce is 2(N − 1) messages, its halves N − 1."""
     each = trace.world_size - 1
-    names = Counter(
-        message.site.call.partition("(")[0] for message in trace if message.src == 0
-    )
     return {
-        name: n // each // (1 + (name == "all_reduce")) for name, n in names.items()
+        name: sent.messages // each // (1 + (name == "all_reduce"))
+        for name, sent in trace.by_collective(rank=0).items()
     }
 
 

@@ -1446,9 +1446,8 @@ def sent_in_a_step(ranks: int, function: Callable[..., Any], **options: Any) -> 
     world, sums = world_of(ranks), [Counter(), Counter()]
     for steps, found in enumerate(sums, 1):
         world.run(function, steps=steps, **options)
-        for each in world.trace.filter(lambda message: message.src == 0):
-            call = (each.site.call or "").replace("(", " ").split()[0]
-            found += {(call, ""): 1, (call, "bytes"): each.nbytes}
+        for call, sent in world.trace.by_collective(rank=0).items():
+            found += {(call, ""): sent.messages, (call, "bytes"): sent.nbytes}
     return sums[1] - sums[0]
 
 

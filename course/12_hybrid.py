@@ -1350,8 +1350,8 @@ gathers_and_scatters = both_runs["dp"].messages - first_run["dp"].messages
 assert (
     gathers_and_scatters == 8 * 3 * 2
 )  # of three units on each rank, one message each
-along_dp = [each for each in threads.trace if each.src // 4 != each.dst // 4]
-calls = {each.site.call.partition("(")[0] for each in along_dp}
+along_dp = threads.trace.filter(lambda each: each.src // 4 != each.dst // 4)
+calls = set(along_dp.by_collective())
 assert {"all_gather_into_tensor", "reduce_scatter_tensor"} <= calls
 
 # %% [markdown]

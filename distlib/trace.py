@@ -16,10 +16,11 @@ CACM 1978): a rank's clock is the highest round it has received so far, and what
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,11 @@ class CallSite:
 
     def __str__(self) -> str:
         return self.place
+
+    @property
+    def collective(self) -> str:
+        """The name of the collective call: "all_reduce", of torch's own too; "" outside of any."""
+        return _NAME.match(self.call or "").group()  # type: ignore[union-attr]  # it matches every text
 
     def within(self, call: str | None) -> CallSite:
         """The same line, for a message of the collective call `call`."""
@@ -82,6 +88,13 @@ class Message:
     round: int
     site: CallSite
     receive_site: CallSite
+
+
+class Sent(NamedTuple):
+    """How many messages were sent, and their bytes."""
+
+    messages: int
+    nbytes: int
 
 
 @dataclass(frozen=True)
@@ -139,6 +152,23 @@ class Trace:
         """
         self._check_kept()
         return Trace(self.world_size, [m for m in self.messages if keep(m)], self.elapsed)
+
+    def by_collective(self, rank: int | None = None) -> dict[str, Sent]:
+        """What was sent in each kind of collective call, of ours or of torch's; under "" what was sent outside of any.
+
+        Args:
+            rank: that sent it. None: any.
+
+        Raises:
+            ValueError: the run kept only counts.
+        """
+        self._check_kept()
+        found: dict[str, Sent] = {}
+        for message in self.messages:
+            if rank in (None, message.src):
+                before = found.get(message.site.collective, Sent(0, 0))
+                found[message.site.collective] = Sent(before.messages + 1, before.nbytes + message.nbytes)
+        return found
 
     @property
     def messages_sent(self) -> list[int]:
@@ -240,6 +270,7 @@ class Trace:
         return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
 
 
+_NAME = re.compile(r"\w*")
 _HEADINGS = ("round", "from", "to", "bytes", "what", "tag", "sent by")
 _ROWS_SHOWN = 60
 _REMEDY = "make the world with record=True"

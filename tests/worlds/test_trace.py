@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pickle
+import re
+from dataclasses import replace
 
 import pytest
 import torch
 
-from distlib import CallSite, Communicator, Message, SimulatedWorld, Trace, World, all_reduce
+from distlib import CallSite, Communicator, Message, SimulatedWorld, Trace, World, all_reduce, torch_distributed
 from distlib.collectives import naive_all_reduce, ring_all_reduce
+from distlib.draw.players.timeline_scene import describe
+from distlib.trace import Counts
 
 SITE = CallSite("cell 7, line 12", "ring", "/tmp/cell.py", 12)
 
@@ -24,6 +28,26 @@ def test_counts_by_rank() -> None:
     assert trace.bytes_sent == [24, 4, 0] and trace.bytes_received == [4, 16, 8]
     assert trace.rounds == 2 and len(trace) == 3
     assert trace.filter(lambda m: m.src == 0).bytes_sent == [24, 0, 0]
+
+
+def test_counts_by_collective() -> None:
+    calls = ["all_reduce(3×2 float32, op=SUM)", "all_gather of unit 1", None, "all_reduce(7 float32, op=SUM)"]
+    sent = [replace(message(k % 2, 1 - k % 2, 8 + k), site=SITE.within(call)) for k, call in enumerate(calls)]
+    assert Trace(2, sent).by_collective() == {"all_reduce": (2, 19), "all_gather": (1, 9), "": (1, 10)}
+    assert Trace(2, sent).by_collective(rank=1) == {"all_gather": (1, 9), "all_reduce": (1, 11)}
+    with pytest.raises(ValueError, match="only counts"):
+        Trace(2, [], counts=Counts([1, 0], [0, 1], [8, 0], [0, 8], 1)).by_collective()
+
+
+def test_messages_of_torchs_are_told_by_the_name_of_the_call() -> None:
+    def rank(comm: Communicator) -> None:
+        with torch_distributed(comm) as dist:
+            dist.all_reduce(torch.ones(2))
+
+    world = SimulatedWorld(2, contexts="threads", record=True)
+    world.run(rank)
+    assert world.trace.by_collective() == {"all_reduce": (4, 16)}
+    assert re.search(r"sent by all_reduce in test_trace.py, line \d+", describe(world.trace.messages[0]))
 
 
 def test_an_empty_trace() -> None:

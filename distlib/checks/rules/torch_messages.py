@@ -12,17 +12,12 @@ from distlib.trace import Trace
 POINT_TO_POINT = "send"
 
 
-def kind_of(call: str | None) -> str:
-    """torch's name of a call: "all_reduce". What was sent outside of a collective is "send"."""
-    return call.partition("(")[0] if call else POINT_TO_POINT
-
-
 def bytes_by_kind(trace: Trace, rank: int) -> Counter[str]:
     """The bytes that a rank has sent, by the kind of call. Empty messages are left out."""
     sent: Counter[str] = Counter()
     for message in trace:
         if message.src == rank and message.nbytes:
-            sent[kind_of(message.site.call)] += message.nbytes
+            sent[message.site.collective or POINT_TO_POINT] += message.nbytes
     return sent
 
 

@@ -226,8 +226,11 @@ def describe(message: Message) -> str:
 
 
 def tell_site(site: CallSite) -> str:
-    """A line of code in words, and through which library function it sent."""
-    return f"{site.via.rpartition('.')[2]} in {site.place}" if site.via else site.place
+    """A line of code in words, and through which library function it sent; of torch's, the collective's name."""
+    if not site.via:
+        return site.place
+    name = site.via.rpartition(".")[2]
+    return f"{(site.collective or name) if site.via.startswith('torch.') else name} in {site.place}"
 
 
 def _steps(plan: _MessageSteps) -> list[SceneStep]:
