@@ -141,7 +141,8 @@ def unfit(judged: Judged, folder: Path) -> str:
 def has_communicator(assignment: str, function: str, folder: Path) -> bool:
     """Whether the function, or the class, is called with one, or with several in a mesh."""
     (cell,) = [cell for cell in cells_of(assignment, folder) if cell.name == function]
-    return re.search(rf"\(\s*(self,\s*)?({'|'.join(engine.WITH_RANKS)})\b", cell.source) is not None
+    takes_ranks = re.search(rf"\(\s*(self,\s*)?({'|'.join(engine.WITH_RANKS)})\b", cell.source) is not None
+    return takes_ranks or "default process group is open" in cell.source
 
 
 # ── one answer ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -49,7 +49,7 @@ from distlib.checks.patience import seconds_for
 from distlib.checks.remark import CheckFailed, Remark
 from distlib.checks.report import Report, Row
 from distlib.checks.seen import Seen
-from distlib.checks.senders import explain_foreign, explain_library
+from distlib.checks.senders import explain_foreign, explain_library, runs_torch
 from distlib.checks.sentences import Sentences
 from distlib.checks.side_effects import explain_changed, explain_kept
 from distlib.checks.supplied import Helper, checked_helpers
@@ -194,7 +194,8 @@ class Task:
         """The first remark about a run, times left out."""
         if seen.error is not None:
             signs = self._errors(seen) if callable(self._errors) else self._errors
-            remark = explain_error(seen.error, signs, has_ranks=not WITH_RANKS.isdisjoint(self._arguments))
+            has_ranks = runs_torch(seen.case) or not WITH_RANKS.isdisjoint(self._arguments)
+            remark = explain_error(seen.error, signs, has_ranks=has_ranks)
             return replace(remark, details=(*remark.details, *seen.case.shows))
         library = next((played.library for played in seen.played if played.library), None)
         if library:

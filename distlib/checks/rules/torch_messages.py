@@ -7,16 +7,22 @@ from __future__ import annotations
 
 from collections import Counter
 
+import torch
+
+from distlib.checks.formatting import dtype_name
 from distlib.trace import Trace
 
 POINT_TO_POINT = "send"
 
 
-def bytes_by_kind(trace: Trace, rank: int) -> Counter[str]:
-    """The bytes that a rank has sent, by the kind of call. Empty messages are left out."""
+def bytes_by_kind(trace: Trace, rank: int, dtype: torch.dtype | None = None) -> Counter[str]:
+    """The bytes that a rank has sent, by the kind of call. Empty messages are left out.
+
+    `dtype`: count those of this one alone. torch also sends numbers of its own, whole ones, to compare the ranks.
+    """
     sent: Counter[str] = Counter()
     for message in trace:
-        if message.src == rank and message.nbytes:
+        if message.src == rank and message.nbytes and (dtype is None or message.dtype == dtype_name(dtype)):
             sent[message.site.collective or POINT_TO_POINT] += message.nbytes
     return sent
 
