@@ -806,7 +806,7 @@ world.close()
 # | 03 | [Trees and grids](03_trees_and_grids.ipynb) | other all-reduces, and which one suits which network | 75 | 210 |
 # | 03b | [Two trees, many nodes](03b_networks.ipynb), optional | two trees at once, slow links, 4,096 ranks | 65 | |
 # | 04 | [Data parallel](04_data_parallel.ipynb) | one model on several devices; why the first idea is slow | 55 | 90 |
-# | 05 | [DistributedDataParallel](05_ddp.ipynb) | gradients that travel while the ranks still compute | 130 | 120 |
+# | 05 | [DistributedDataParallel](05_ddp.ipynb) | gradients that travel while the ranks still compute | 130 | 140 |
 # | 06 | [Large batches](06_large_batches.ipynb) | how many workers still help, and their learning rate | 130 | 75 |
 # | 07 | [Parameter servers](07_parameter_server.ipynb) | training that need not wait for slow ranks | 130 | 100 |
 # | 07b | [Servers that fail](07b_servers_that_fail.ipynb), optional | workers and servers that die | 80 | |
@@ -826,7 +826,7 @@ world.close()
 # | 17 | [Hang clinic](17_hang_clinic.ipynb) | broken programs: find the mistake and mend it | 65 | 120 |
 # | 18 | [From here to GPUs](18_gpus.ipynb), optional | timing, bandwidth and profiling, with and without a GPU | 60 | |
 # | 19 | [Capstone](19_capstone.ipynb) | a small language model, trained in every way | 75 | 210 |
-# | | together: 68 hours | without the optional ones | 1,960 | 2,110 |
+# | | together: 68 hours | without the optional ones | 1,960 | 2,130 |
 # | | optional: 10 hours more | | 520 | 75 |
 #
 # ## Glossary

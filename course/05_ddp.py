@@ -1629,9 +1629,10 @@ world.close()
 # ## Now you
 #
 # In [the exercise](../exercises/05_ddp/05_ddp.ipynb) you average gradients, put parameters into buckets, write the
-# overlapped DDP and the sampler. The tests look at when your messages leave. When they pass, compare your class with
-# `PlainDDP`, in the library's file `ddp/plain.py`: the real one is in the files next to it. After that comes
-# [Large batches](06_large_batches.ipynb): more ranks mean larger batches, and larger batches train differently.
+# overlapped DDP and the sampler, and train with torch's DDP. The tests look at when your messages leave. When they
+# pass, compare your class with `PlainDDP`, in the library's file `ddp/plain.py`: the real one is in the files next to
+# it. After that comes [Large batches](06_large_batches.ipynb): more ranks mean larger batches, and larger batches train
+# differently.
 #
 # ## Further reading
 #

@@ -1,10 +1,11 @@
 # %% [markdown]
 # # Exercise 05: DDP
 #
-# You write two functions and two classes. Together they do distributed data parallel training: every
-# rank trains on its own samples, and gradients travel while the backward pass still runs.
+# You write three functions and two classes. Together they do distributed data parallel training: every
+# rank trains on its own samples, and gradients travel while the backward pass still runs. In the last
+# part you train with torch's own DDP.
 #
-# - **Time:** about 120 minutes.
+# - **Time:** about 140 minutes.
 # - **Before:** read the lesson [DDP](../../course/05_ddp.ipynb).
 # - **Needs:** nothing but this environment. No GPU.
 #
@@ -14,8 +15,9 @@
 # | 2 | `assign_buckets` | 2 | 2 |
 # | 3 | `OverlappedDDP` | 5 | 6 |
 # | 4 | `DistributedSampler` | 2 | 3 |
+# | 5 | `train_with_ddp` | 2 | 3 |
 #
-# That makes 24 points. Each part is graded by itself: when a test runs your `OverlappedDDP`, it supplies a correct
+# That makes 29 points. Each part is graded by itself: when a test runs your `OverlappedDDP`, it supplies a correct
 # `assign_buckets`.
 
 # %% [markdown]
@@ -32,7 +34,7 @@
 #
 # Between an asynchronous `all_reduce` and its `wait`, leave the tensor alone. Call `wait()` on every handle, also on
 # those of `comm.isend` and `comm.irecv` if you use them. Call both functions by these names; all ranks must call them
-# in the same order.
+# in the same order. Only in part 5 you write for `torch.distributed` instead.
 #
 # **Tests look at values and messages.** They compare with training in a single process, count messages and bytes, and
 # in part 3 they look at the moment when each message leaves. They do that in virtual time, in which computing the
@@ -43,8 +45,19 @@ import contextlib
 from collections.abc import Iterator, Sequence, Sized
 
 import torch
+from torch.nn.functional import mse_loss
+from torch.nn.parallel import DistributedDataParallel
 
-from distlib import Cluster, Communicator, Link, SimulatedWorld, World, all_reduce, broadcast
+from distlib import (
+    Cluster,
+    Communicator,
+    Link,
+    SimulatedWorld,
+    World,
+    all_reduce,
+    broadcast,
+    torch_distributed,
+)
 
 two = World(2)  # two ranks to try things on
 
@@ -728,7 +741,147 @@ assert [result["indices"][0][0][:3] for result in report[65].results] == [
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5. Real work: digits on two ranks
+# ## 5. The same with torch: `train_with_ddp`
+#
+# Your class from part 3 is small enough to read. At work you take torch's: `DistributedDataParallel(model)`, called DDP
+# below. Here you write a training loop around it, with several **microbatches** in one step: pieces of a batch that
+# does not fit into memory whole. The lesson shows such a loop with our DDP in "Several batches, one all-reduce".
+#
+# torch's DDP is used as yours, with three differences.
+#
+# - It takes no `comm`: it finds torch's **default process group**, which is open when your function is called.
+# - There is no `finish`. When `backward()` returns, `parameter.grad` is the average over all ranks.
+# - It decides in the *forward* pass whether the backward pass will send. So both passes of a microbatch stand inside
+#   `with ddp.no_sync():`, or both outside.
+#
+# In one step, the gradient is the average over all microbatches of all ranks. All microbatches have equally many
+# samples. So divide the loss of each microbatch by their number on this rank, and let the gradients add up. Only the
+# last microbatch of a step is outside of `no_sync`: then gradients travel once in each step.
+#
+# An example with 2 ranks and a single weight w, without a bias. Rank 0 comes with w = 1, rank 1 with w = 5. The loss of
+# a sample is (wx − y)², and its gradient 2x(wx − y). DDP's constructor gives both ranks w = 1. In one step with two
+# microbatches, of one sample each:
+#
+# | | rank 0 | rank 1 |
+# |---|---|---|
+# | first microbatch (x, y) | (1, 2): gradient −2 | (1, 0): gradient 2 |
+# | second microbatch (x, y) | (2, 2): gradient 0 | (2, 5): gradient −12 |
+# | each divided by 2, added up | −1 | −5 |
+# | after the last backward pass | −3 | −3 |
+# | a step with rate 0.1: w | 1.3 | 1.3 |
+
+
+# %% solution="train_with_ddp"
+def train_with_ddp(
+    model: torch.nn.Module,
+    steps: list[list[tuple[torch.Tensor, torch.Tensor]]],
+    rate: float,
+) -> None:
+    """Train a model with torch's DistributedDataParallel and gradient descent, in place.
+
+    torch's default process group is open, over all ranks. All of them call this function.
+
+    Args:
+        model: of the same shapes on every rank, with other parameters. All ranks train rank
+            0's. A pass uses all parameters. Some may be frozen: requires_grad is False, and
+            they have no gradient.
+        steps: for each training step this rank's microbatches, one or more. Each is a pair
+            (inputs, targets) of shapes [samples, features] and [samples, outputs]. In a step
+            all ranks have equally many; another step may have more or fewer. All microbatches
+            have equally many samples. Not changed.
+        rate: a step of gradient descent subtracts rate times the gradient.
+
+    The loss of a microbatch is mse_loss(outputs, targets), the mean squared error. Each
+    microbatch has a forward pass and a backward pass of its own, in this order.
+
+    Cost for N ranks, S bytes of parameters, G bytes of gradients:
+        once, when the DDP is made: rank 0's parameters are broadcast, S bytes to each rank.
+        in each step: G bytes are all-reduced, in the backward pass of the last microbatch.
+    """
+    ### BEGIN SOLUTION
+    ddp = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=rate)
+    for microbatches in steps:
+        optimizer.zero_grad()
+        for number, (inputs, targets) in enumerate(microbatches, 1):
+            is_last = number == len(microbatches)
+            with contextlib.nullcontext() if is_last else ddp.no_sync():
+                (mse_loss(ddp(inputs), targets) / len(microbatches)).backward()
+        optimizer.step()
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the numbers of the table. `torch_distributed(comm)` opens torch's default process group for a `with`
+# block, on this course's messages. So they stand in the trace, and you see which calls of torch's have sent them. The
+# first two, of int64, compare the ranks' models; then come the parameters, and one all-reduce.
+
+
+# %%
+def try_ddp(comm: Communicator) -> float:
+    model = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.constant_(model.weight, [1.0, 5.0][comm.rank])
+    samples = [[(1.0, 2.0), (2.0, 2.0)], [(1.0, 0.0), (2.0, 5.0)]][comm.rank]
+    step = [(torch.tensor([[x]]), torch.tensor([[y]])) for x, y in samples]
+    with torch_distributed(comm):
+        train_with_ddp(model, [step], rate=0.1)
+    return model.weight.item()
+
+
+print("w on each rank:", two.run(try_ddp, timeout=60))
+for message in two.trace:
+    if message.src == 0:
+        print(f"rank 0 sends {message.nbytes} bytes to rank 1: {message.site.call}")
+
+# %% [markdown]
+# **Visible test: 2 points.** 1, 2 and 3 ranks. It compares the parameters with a single process, and counts the bytes
+# of all-reduces and of broadcasts.
+
+# %% test="train_with_ddp_visible" points=2
+from distlib.exercises.ddp.torchs_ddp import Accumulation, check_train_with_ddp
+
+report = check_train_with_ddp(
+    train_with_ddp,
+    world_sizes=(1, 2, 3),
+    trainings=[
+        Accumulation([3, 4, 2], microbatches=[4]),
+        Accumulation([3, 4, 2], microbatches=[4, 1, 5]),
+    ],
+)
+assert report[0].trace.messages_sent == [0]
+# on 2 ranks 26 float64: there and back in each of 3 steps; and once to rank 1
+assert sum(report[4].trace.bytes_sent) >= (3 * 2 + 1) * 26 * 8
+print(report)
+
+# %% [markdown]
+# **Hidden test: 3 points.** More ranks, steps and layers, other batches, frozen layers, float32.
+
+# %% test="train_with_ddp_hidden" points=3
+# The hidden tests of train_with_ddp stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: more ranks and steps, other numbers of microbatches and samples, frozen layers, float32.
+import torch
+
+from distlib.exercises.ddp.torchs_ddp import Accumulation, check_train_with_ddp
+
+report = check_train_with_ddp(
+    train_with_ddp,
+    world_sizes=(1, 2, 3, 4),
+    trainings=[
+        Accumulation([5, 3, 6, 2], microbatches=[3, 6], samples=2),
+        Accumulation([2, 5, 3, 4], microbatches=[6, 1, 3, 5], frozen=[0], samples=4),
+        Accumulation([4, 1], microbatches=[1, 1, 1], samples=1),
+        Accumulation([3, 5, 2], microbatches=[5, 7], dtype=torch.float32, frozen=[1]),
+    ],
+    seed=56,
+)
+assert len(report) == 16
+# on 4 ranks 56 float64: there and back in each of 2 steps, three times; and once to 3 ranks
+assert sum(report[3].trace.bytes_sent) >= (2 * 6 + 3) * 56 * 8
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 6. Real work: digits on two ranks
 #
 # This part gives no marks. It puts your two classes together, on real ranks and real data: scikit-learn's digits.
 #
@@ -754,6 +907,7 @@ def make_model() -> torch.nn.Module:
     )
 
 
+# %%
 def train_on_ranks(comm: Communicator, epochs: int) -> tuple[dict[str, torch.Tensor], float]:
     """Runs on every rank. Returns its model's parameters, and its accuracy on the test
     images."""
@@ -790,6 +944,63 @@ assert models[0][1] > 0.9
 # The two models began with different weights and saw different images, and their parameters are equal to the last bit:
 # both took the same steps with the same averages. Only the running means of the batch norm differ: the last batch of
 # each rank has moved its own. So the two models may differ on a test image or two.
+#
+# ### Your ring below torch's DDP
+#
+# torch's DDP does not care who sums up its buckets. `torch_distributed(comm, all_reduce=…)` lets a function of yours do
+# it. Here is a ring; put your `ring_all_reduce` from exercise 02 in its place, if you like. The cell trains twice for
+# one epoch: with this ring below torch's DDP, and with what `torch_distributed` takes by default.
+
+
+# %%
+def my_ring(comm: Communicator, tensor: torch.Tensor) -> None:
+    """Sums up a flat tensor over all ranks, in place."""
+    size, rank = comm.world_size, comm.rank
+    next_rank, previous_rank = (rank + 1) % size, (rank - 1) % size
+    chunks = tensor.tensor_split(size)
+    for step in range(2 * (size - 1)):  # first the sums go around, then the results
+        outgoing, mine = chunks[(rank - step) % size], chunks[(rank - step - 1) % size]
+        incoming = torch.empty_like(mine)
+        comm.exchange(outgoing, next_rank, incoming, previous_rank)
+        mine.copy_(mine + incoming if step < size - 1 else incoming)
+
+
+def epoch_with_torch(comm: Communicator, own: bool) -> torch.Tensor:
+    """Runs on every rank. Returns all parameters of its model, flat."""
+    train, _ = digits()
+    mine = slice(comm.rank, 1_400, comm.world_size)
+    torch.manual_seed(comm.rank)
+    with torch_distributed(comm, all_reduce=my_ring if own else None):
+        ddp = DistributedDataParallel(make_model())
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.2)
+        batches = zip(
+            train.images[mine].split(BATCH), train.labels[mine].split(BATCH), strict=True
+        )
+        for images, labels in batches:
+            optimizer.zero_grad()
+            cross_entropy(ddp(images), labels).backward()
+            optimizer.step()
+        return torch.cat([parameter.detach().flatten() for parameter in ddp.parameters()])
+
+
+# %%
+parameters = {}
+for own in (False, True):
+    parameters[own] = two.run(epoch_with_torch, own, timeout=120)
+    calls = [message for message in two.trace if "all_reduce(" in (message.site.call or "")]
+    print(
+        f"{'my_ring' if own else 'default'}: {len(calls)} messages of all-reduces, "
+        f"{sum(message.nbytes for message in calls):,} bytes"
+    )
+pairs = zip(parameters[False], parameters[True], strict=True)
+apart = max(float((with_default - with_ring).abs().max()) for with_default, with_ring in pairs)
+print(f"largest difference between the parameters: {apart}")
+assert apart == 0
+
+# %% [markdown]
+# The ring has summed up each bucket of torch's. It cuts the bucket into halves, so it sends more messages than the
+# default, and as many bytes. The parameters are the same. On two ranks they are equal to the last bit, because a sum of
+# two numbers has only one order. On more ranks the ring has an order of its own, and the last digits may differ.
 
 # %% [markdown]
 # ## Check everything
