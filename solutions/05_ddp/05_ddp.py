@@ -844,13 +844,13 @@ report = check_train_with_ddp(
     train_with_ddp,
     world_sizes=(1, 2, 3),
     trainings=[
-        Accumulation([3, 4, 2], microbatches=[4]),
-        Accumulation([3, 4, 2], microbatches=[4, 1, 5]),
+        Accumulation([3, 4, 5], microbatches=[4]),
+        Accumulation([3, 4, 5], microbatches=[4, 1, 5]),
     ],
 )
 assert report[0].trace.messages_sent == [0]
-# on 2 ranks 26 float64: there and back in each of 3 steps; and once to rank 1
-assert sum(report[4].trace.bytes_sent) >= (3 * 2 + 1) * 26 * 8
+# on 2 ranks 41 float64: there and back in each of 3 steps; and once to rank 1
+assert sum(report[4].trace.bytes_sent) >= (3 * 2 + 1) * 41 * 8
 print(report)
 
 # %% [markdown]

@@ -15,12 +15,16 @@ from distlib.checks import CheckFailed
 from distlib.checks.case import Case, Part
 from distlib.checks.models import Gradients
 from distlib.checks.plays.gated import open_gate
+from distlib.checks.task import Draw
 from distlib.checks.venues import simulated_only
 from distlib.exercises.ddp.all_reduces import all_reduces, reduced_bytes
 from distlib.exercises.ddp.cases import Training, train_alone, training_inputs
 from distlib.exercises.ddp.checks import check_average_gradients, check_sampler
 from distlib.exercises.ddp.moments import in_order
 from distlib.exercises.ddp.overlapped_ddp import BucketCase, check_overlapped_ddp, hidden_share_of
+from distlib.exercises.ddp.torchs_ddp import Accumulation, check_train_with_ddp, mistakes_of
+from distlib.exercises.ddp.torchs_ddp import train_alone as accumulate_alone
+from distlib.exercises.ddp.torchs_ddp_plays import WatchedLayers, train_in_group
 from distlib.exercises.ddp.training_plays import BACKWARD, BEGIN, END, GATES, Model, first_gate, train
 from distlib.trace import CallSite, Message
 from tests.answer_files import read_answers
@@ -28,7 +32,10 @@ from tests.heard import tells
 from tests.remote_functions import in_a_notebook, on_remote_ranks
 
 ANSWERS = {str(answer): answer.text for answer in read_answers("05_ddp")}
-SET_UP = "import contextlib\nfrom collections.abc import Sequence, Sized\nfrom distlib import Communicator\n"
+SET_UP = (
+    "import contextlib\nfrom collections.abc import Sequence, Sized\nfrom distlib import Communicator\n"
+    "from torch.nn.functional import mse_loss\nfrom torch.nn.parallel import DistributedDataParallel\n"
+)
 MODELS = (Gradients([(2, 3), (3,)]), Gradients([(2, 3), (3,), (4,)], missing=[(1, 1)], frozen=[2]))
 SHORT = [Training([3, 4, 4, 2], bucket_bytes=80, first_bucket_bytes=10)]
 
@@ -237,3 +244,51 @@ def test_gates_are_passed_once_and_in_their_order() -> None:
     assert in_order_of(BEGIN, BACKWARD, 1, 0, END) == ""
     assert tells(in_order_of(BEGIN, BACKWARD, 1, 0, 0, END), "ddp/moments.txt: passed_twice")
     assert tells(in_order_of(BEGIN, BACKWARD, 0, 1, END), "ddp/moments.txt: not_in_order")
+
+
+# ── train_with_ddp ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+ACCUMULATION = Accumulation([3, 4, 5], [2, 3])
+A_ROUND = 41 * 8  # bytes of parameters, and of gradients
+
+
+def test_a_program_of_torchs_and_its_report(place: Any) -> None:
+    with place(answer("train_with_ddp/right_nullcontext"), "train_with_ddp") as function:
+        report = check_train_with_ddp(function, world_sizes=(1, 2), trainings=[ACCUMULATION])
+    sent = [(message.site.collective, message.nbytes) for message in report[1].trace if message.dtype == "float64"]
+    assert sum(nbytes for call, nbytes in sent if call == "all_reduce") == 2 * 2 * A_ROUND
+    assert sum(nbytes for call, nbytes in sent if call == "broadcast") == A_ROUND
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("context = ddp", "context = contextlib.nullcontext() or ddp", "a round after each microbatch"),
+        ("ddp(inputs)", "ddp.module(inputs)", "went through the model alone"),
+        ("ddp(inputs)", "ddp.forward(inputs)", ""),
+        ("DistributedDataParallel(model)", "DistributedDataParallel(model, find_unused_parameters=True)", ""),
+    ],
+)
+def test_programs_of_torchs_are_judged_alike_everywhere(place: Any, old: str, new: str, words: str) -> None:
+    with place(answer("train_with_ddp/right_nullcontext", (old, new)), "train_with_ddp") as function:
+        said = remark(check_train_with_ddp, function, world_sizes=(2,), trainings=[ACCUMULATION])
+    assert words in said and bool(words) == bool(said)
+
+
+def test_a_step_is_that_of_one_model_on_all_samples_and_no_mistake_is_right() -> None:
+    draw = Draw(7)
+    inputs = next(iter(check_train_with_ddp.cases(draw, world_sizes=(3,), trainings=[ACCUMULATION]))).inputs
+    case = Case("", train_in_group, inputs, ACCUMULATION)
+    model = WatchedLayers(inputs[0]["layers"], [])
+    for step in range(2):
+        batches = [batch for rank in inputs for batch in rank["steps"][step]]
+        outputs = model(torch.cat([batch[0] for batch in batches]))
+        torch.nn.functional.mse_loss(outputs, torch.cat([batch[1] for batch in batches])).backward()
+        for parameter in model.parameters():
+            parameter.data -= inputs[0]["rate"] * parameter.grad
+            parameter.grad = None
+    right = accumulate_alone(case)
+    assert all(map(torch.allclose, right[1], model.parameters()))
+    wrong = [accumulate_alone(case, way)[1][0] for _, way in mistakes_of(case)]
+    for number, (name, _) in enumerate(mistakes_of(case)):
+        assert not torch.allclose(wrong[number], right[1][0]), name

@@ -60,6 +60,7 @@ def _errors(seen: Seen) -> Signs:
         ("has no attribute 'no_sync'", say("no_sync_of_ddp")),
         ("context manager protocol", say("no_sync_is_called")),
         ("device_ids", say("no_devices")),
+        ("expect_autograd_hooks_", say("no_static_graph")),
         ("default process group twice", say("group_is_open")),
         ("DistStoreError", say("group_is_open")),
         ("Default process group has not been initialized", say("group_is_closed")),
@@ -156,15 +157,17 @@ def _descend(models: Sequence[torch.nn.Module], rate: float) -> None:
             parameter.data -= rate * parameter.grad
 
 
-def mistakes_of(ranks: int) -> list[tuple[str, AccumulationWay]]:
+def mistakes_of(case: Case) -> list[tuple[str, AccumulationWay]]:
     """The names of the sentences about usual mistakes, and what each of them computes."""
-    way = AccumulationWay
+    way, ranks, outputs = AccumulationWay, case.world_size, case.facts.widths[-1]
     return [
         ("never_zeroed", way(zeroes="never")),
         ("not_divided", way(divides_by="nothing")),
         ("divided_by_ranks", way(factor=1 / ranks)),
         ("summed_again", way(factor=ranks)),
         ("first_number", way(divides_by="first")),
+        ("mean_of_all", way(factor=outputs)),
+        ("mean_of_all", way(factor=outputs * case.facts.samples)),
         ("all_in_no_sync", way(averages="never")),
         ("first_synchronized", way(averages="first")),
         ("last_alone", way(zeroes="pass")),
@@ -220,7 +223,7 @@ def _passes(seen: Seen, rank: int) -> Remark | None:
 def _mistakes(seen: Seen, rank: int, number: int) -> dict[str, Any]:
     own = seen.given("layers")[rank][number // 2][number % 2]
     mistakes: dict[str, Any] = {say("as_it_was"): [own, seen.given("layers")[0][number // 2][number % 2]]}
-    for name, way in mistakes_of(seen.size):
+    for name, way in mistakes_of(seen.case):
         mistakes.setdefault(say(name), []).append(train_alone(seen.case, way)[rank][number])
     return mistakes
 
@@ -237,7 +240,7 @@ def _gradients_sent(seen: Seen) -> Remark | None:
         return None
     causes = {passes * a_round: "never_no_sync", 2 * steps * a_round: "besides", (passes + steps) * a_round: "besides"}
     cause = say(causes.get(found, "other_rounds"))
-    return say.remark("gradients_sent", found=found, due=steps * a_round, steps=count(steps, "step"), cause=cause)
+    return say.remark("gradients_sent", found=found, due=steps * a_round, cause=cause)
 
 
 def _parameters_sent(seen: Seen) -> Remark | None:
