@@ -3,9 +3,9 @@
 #
 # You write two linear layers and an attention layer whose weights are spread over several ranks, and the loss of a
 # language model whose vocabulary is. No rank ever has a whole weight, or the scores of all tokens, and yet all ranks
-# together compute what one process would.
+# together compute what one process would. At the end you do it once more with torch's own tensor parallelism.
 #
-# - **Time:** about 120 minutes.
+# - **Time:** about 140 minutes.
 # - **Before:** read the lesson [Tensor parallelism](../../course/10_tensor_parallel.ipynb).
 # - **Needs:** nothing but this environment. No GPU.
 #
@@ -15,8 +15,9 @@
 # | 2 | `RowParallelLinear` | 3 | 3 |
 # | 3 | `parallel_attention` | 4 | 5 |
 # | 4 | `vocabulary_parallel_loss` | 4 | 5 |
+# | 5 | `parallelize` | 4 | 5 |
 #
-# That makes 30 points. Each part is graded by itself. Its cell may hold functions and classes besides the one that is
+# That makes 39 points. Each part is graded by itself. Its cell may hold functions and classes besides the one that is
 # asked for; what two parts have in common, write in both.
 
 # %% [markdown]
@@ -779,6 +780,180 @@ assert sum(report[1].trace.bytes_sent) == 0
 assert 0 < sum(report[2].trace.bytes_sent) <= 4 * 3 * 6 * 8
 assert 0 < sum(report[3].trace.bytes_sent) <= 6 * 3 * 10 * 8
 assert 0 < sum(report[4].trace.bytes_sent) <= 10 * 3 * 5 * 8
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. Now with torch's own: `parallelize`
+#
+# torch cuts a model that knows nothing of ranks. `parallelize_module(module, mesh, plan)` replaces parameters of
+# `module` by **DTensors**, of which each rank has its part. A `mesh` says which ranks there are. The plan names layers
+# inside of the module, such as `"attention.q"`. The lesson shows it below
+# [In real frameworks](../../course/10_tensor_parallel.ipynb#In-real-frameworks).
+#
+# | in the plan | weight | takes | leaves |
+# |---|---|---|---|
+# | `ColwiseParallel()` | a rank has rows | all features, the same on all ranks | this rank's features |
+# | `RowwiseParallel()` | a rank has columns | this rank's features | all features: the parts are added up |
+# | `PrepareModuleInput(…)` | has none | the input of a module | the same input, in another layout |
+#
+# You cut a transformer. Every rank has the whole of it, with the same weights. The second cell below prints one.
+#
+# - `model.blocks`, any number of them, one after the other. Before them comes an embedding, behind them a head.
+# - `block.attention`: `q`, `k` and `v` take one and the same input, and `out` takes what the heads have made of it. It
+#   has as many heads as the features that it is handed are enough for. So a rank's own features mean its own heads.
+# - `block.mlp`: `up`, GELU, `down`. In some models there is a third layer, `gate`, which takes the same input as `up`;
+#   `down` takes the product of both. In the others `block.mlp.gate` is None.
+#
+# **What is cut.** As in parts 1 to 3, whole features go in and whole features come out of attention and MLP, and what
+# lies between stays on its rank. Of every block all linear layers are cut. The embedding, the norms and the head stay
+# whole.
+#
+# **What is sent.** In each block two all-reduces forward and two backward, each of a tensor as large as what passes
+# between the blocks: $2 (N - 1) \cdot S$ bytes for $S$ bytes, all ranks together. Where layers share one input, each of
+# them would add up its own gradient of it, backward, which is more. `PrepareModuleInput` with `Replicate()` for both,
+# `input_layouts` and `desired_input_layouts`, puts one operator before all of them, as `with_backward` does in part 3.
+# What torch sends to hand out the weights, when the model is cut, does not count.
+#
+# In the cell to try things, each of 2 ranks should have 2 of the 4 rows of `q.weight`, and the forward pass sends two
+# all-reduces of 3 tokens, 4 features and 8 bytes each: $2 \cdot 2 \cdot (3 \cdot 4 \cdot 8) = 384$ bytes.
+
+# %% readonly="setup_torch"
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    PrepareModuleInput,
+    RowwiseParallel,
+    parallelize_module,
+)
+
+from distlib import torch_distributed
+from distlib.exercises.tensor_parallel.torch_plays import Transformer
+
+# %%
+print(Transformer(tokens=5, blocks=1, heads=2, head_size=2, hidden=6, gated=True))
+
+
+# %% solution="parallelize"
+def parallelize(model: torch.nn.Module) -> None:
+    """Cut the blocks of a transformer over all ranks, in place, by torch's tensor parallelism.
+
+    Args:
+        model: a `Transformer`, the same on all ranks, float64, on the CPU. The number of ranks,
+            which may be 1, divides the heads and the features between up and down. The
+            parameters keep their names.
+
+    Afterwards, of N ranks, each rank has of
+        q, k, v, up, gate   1 / N of the rows of the weight, and of the entries of the bias
+        out, down           1 / N of the columns of the weight, and the whole bias
+        everything else     all of it
+    and model(tokens) gives, on every rank, what it gave before. Not every model has a gate, or
+    biases. torch's default process group is open.
+
+    Cost: two all-reduces in each block in the forward pass and two in the backward pass, each
+        of a tensor [batch, length, width]. Nothing is gathered.
+    """
+    ### BEGIN SOLUTION
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for block in model.blocks:
+        plan = {
+            "attention.q": ColwiseParallel(),
+            "attention.k": ColwiseParallel(),
+            "attention.v": ColwiseParallel(),
+            "attention.out": RowwiseParallel(),
+            "mlp.up": ColwiseParallel(),
+            "mlp.down": RowwiseParallel(),
+        }
+        if block.mlp.gate is not None:
+            plan["mlp.gate"] = ColwiseParallel()
+        for shared in ("attention", "mlp"):
+            plan[shared] = PrepareModuleInput(
+                input_layouts=Replicate(), desired_input_layouts=Replicate()
+            )
+        parallelize_module(block, mesh, plan)
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on two ranks, against one process. What differs is rounding.
+
+# %%
+torch.manual_seed(0)
+whole = Transformer(tokens=5, blocks=1, heads=2, head_size=2, hidden=6)
+sentence = torch.tensor([[4, 0, 3]])
+
+
+def try_torch(comm: Communicator) -> tuple[torch.Tensor, list[int]]:
+    model = Transformer(tokens=5, blocks=1, heads=2, head_size=2, hidden=6)
+    model.load_state_dict(whole.state_dict())
+    with torch_distributed(comm), torch.no_grad():
+        parallelize(model)
+        output = model(sentence)
+        weight = model.blocks[0].attention.q.weight
+        rows = weight.to_local() if hasattr(weight, "to_local") else weight
+    return output, list(rows.shape)
+
+
+for rank, (output, shape) in enumerate(two.run(try_torch)):
+    difference = (output - whole(sentence)).abs().max().item()
+    print(f"rank {rank}: q.weight {shape}, the output differs by {difference:.1e}")
+calls = [message for message in two.trace if (message.site.call or "").startswith("all_reduce")]
+print("bytes of all-reduces:", sum(message.nbytes for message in calls))
+
+# %% [markdown]
+# **Visible test: 4 points.** It looks at the shape of each parameter on each rank, compares output and gradients with
+# those of a single process, and counts the bytes by kind of call. In the first case there is no backward pass.
+
+# %% test="parallelize_visible" points=4
+from distlib.exercises.tensor_parallel.torch_checks import CutModel, Sizes, check_parallelize
+
+report = check_parallelize(
+    parallelize,
+    cuts=[
+        CutModel(2, Sizes(5, blocks=1, heads=2, head_size=3, hidden=4), forward_only=True),
+        CutModel(2, Sizes(5, blocks=2, heads=4, head_size=2, hidden=6, gated=True)),
+        CutModel(3, Sizes(6, blocks=1, heads=3, head_size=2, hidden=9), batch=(1, 4)),
+        CutModel(1, Sizes(5, blocks=1, heads=2, head_size=2, hidden=3)),
+        CutModel(2, Sizes(5, blocks=1, heads=2, head_size=4, hidden=10, bias=False)),
+    ],
+)
+shapes = report[1].results[1]["shapes"]
+assert shapes["blocks.0.attention.k.weight"] == [4, 8]
+assert shapes["blocks.1.mlp.down.weight"] == [8, 3]
+print(report)
+
+# %% [markdown]
+# **Hidden test: 5 points.** Other numbers of blocks, heads and features, with and without gate and biases.
+
+# %% test="parallelize_hidden" points=5
+# The hidden tests of parallelize stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 6 ranks and 4 blocks, with and without gate and biases; sizes that are drawn.
+from distlib.exercises.tensor_parallel.torch_checks import CutModel, Sizes, check_parallelize
+
+report = check_parallelize(
+    parallelize,
+    cuts=[
+        CutModel(2, Sizes(7, blocks=3, heads=2, head_size=4, hidden=10), batch=(1, 3)),
+        CutModel(
+            3, Sizes(4, blocks=2, heads=6, head_size=1, hidden=3, gated=True), forward_only=True
+        ),
+        CutModel(1, Sizes(6, blocks=2, heads=3, head_size=2, hidden=5, gated=True)),
+        CutModel(
+            2, Sizes(6, blocks=4, heads=4, head_size=2, hidden=12, gated=True, bias=False)
+        ),
+        CutModel(6, Sizes(5, blocks=1, heads=6, head_size=2, hidden=6), batch=(3, 2)),
+    ],
+    drawn=[2, 3],
+    seed=105,
+)
+assert len(report) == 7
+shapes = report[3].results[1]["shapes"]
+assert shapes["blocks.3.mlp.gate.weight"] == [6, 8]
+assert shapes["blocks.2.attention.out.weight"] == [8, 4]
+sent = [m.nbytes for m in report[0].trace if (m.site.call or "").startswith("all_reduce")]
+assert sum(sent) == 2 * 3 * 4 * (1 * 3 * 8 * 8)
 ### END HIDDEN TESTS
 
 # %% [markdown]
