@@ -44,6 +44,7 @@ from itertools import islice
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -286,10 +287,12 @@ def _import_checks(needed: Set[str]) -> None:
     """What test cells import, and torch behind it: once, for all children. And the frameworks that are needed."""
     for module in pkgutil.walk_packages(exercises.__path__, f"{exercises.__name__}."):
         import_module(module.name)
-    for name in plays.all_plays():
-        late = getattr(plays.module_of_plays(name), "IMPORTED_LATE", ())
-        if needed.issuperset(set(FRAMEWORKS).intersection(late)):
-            plays.import_plays(name)
+    # torch's compiler makes a folder when it is imported, and leaves it empty.
+    with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, TORCHINDUCTOR_CACHE_DIR=folder):
+        for name in plays.all_plays():
+            late = getattr(plays.module_of_plays(name), "IMPORTED_LATE", ())
+            if needed.issuperset(set(FRAMEWORKS).intersection(late)):
+                plays.import_plays(name)
 
 
 def _get_ready(cells: Sequence[Cell]) -> None:
