@@ -1640,7 +1640,7 @@ real.close()
 # ## Now you
 #
 # In [the exercise](../exercises/11_zero/11_zero.ipynb) you compute what each stage keeps, shard an optimizer and
-# gradients, and write a module whose parameters are there only while they are used.
+# gradients, write a module whose parameters are there only while they are used, and train with torch's `fully_shard`.
 #
 # ## Further reading
 #

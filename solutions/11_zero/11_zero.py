@@ -5,7 +5,7 @@
 # ranks keep the same. You write what ends this waste, stage by stage: first the states are cut into shards, one for
 # each rank, then the gradients, and at last the parameters themselves.
 #
-# - **Time:** about 150 minutes.
+# - **Time:** about 170 minutes.
 # - **Before:** read the lesson [ZeRO and FSDP](../../course/11_zero.ipynb).
 # - **Needs:** nothing but this environment. No GPU.
 #
@@ -15,8 +15,9 @@
 # | 2 | `ShardedOptimizer` | 1: states | 3 | 4 |
 # | 3 | `shard_gradients` | 2: gradients | 3 | 4 |
 # | 4 | `FullyShardedModule` | 3: parameters | 5 | 6 |
+# | 5 | `train_fully_sharded` | 3, by torch | 4 | 5 |
 #
-# That makes 29 points. Each part is graded by itself. Its cell may hold functions and classes besides the one that is
+# That makes 38 points. Each part is graded by itself. Its cell may hold functions and classes besides the one that is
 # asked for; what two parts have in common, write in both.
 
 # %% [markdown]
@@ -747,6 +748,188 @@ assert [2 * 2 * 214 * 8 <= sent <= 2 * 3 * 214 * 8 for sent in report[0].trace.b
     True
 ] * 2
 assert max(report[2].trace.bytes_sent) <= 2 * 3 * 3 * 2 * (36 + 52) * 8
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. Now with torch's own: `train_fully_sharded`
+#
+# torch has your part 4 as `fully_shard`. Now you write a program that trains with it, as you will write it for GPUs. On
+# each rank `torch.distributed` is initialized already: use its functions, and no `comm`. What you need of torch:
+#
+# | call | what it does |
+# |---|---|
+# | `fully_shard(module, mesh=mesh)` | makes one unit of the parameters in `module` that are in no unit yet |
+# | `model.set_requires_gradient_sync(False)` | from now on `backward()` adds up gradients on each rank and sends none |
+# | `model.set_requires_gradient_sync(True)` | from now on `backward()` averages the sums over the ranks |
+# | `clip_grad_norm_(model.parameters(), max_norm)` | of `torch.nn.utils`: clips by the whole norm, and returns it |
+#
+# `fully_shard` changes the module itself. In the place of its parameters it puts new ones: **DTensors**, of which each
+# rank has some rows. What begins with them, such as an optimizer, comes later. Each block is a unit, and then the
+# model, which makes a unit of the rest. The norm is a DTensor, too, and `norm.full_tensor().item()` is a number.
+#
+# **Accumulation.** A step has several microbatches, and each has a forward and a backward pass of its own. Their
+# gradients travel once, in the last backward pass. Until then each rank keeps the whole gradients: that is the price.
+# Parameters travel as in part 4. For a step of $m$ microbatches:
+#
+# | | each block | the rest |
+# |---|---:|---:|
+# | all-gathers | $2m$ | $m$ |
+# | reduce-scatters | 1 | 1 |
+#
+# The rest stays whole from the forward to the backward pass: `fully_shard` does so with what it is called for last.
+# Leave its other options as they are.
+#
+# A model of a single weight 5, on 2 ranks, 2 microbatches in a step, `rate=0.5` and `max_norm=1`:
+#
+# | | rank 0 | rank 1 |
+# |---|---|---|
+# | gradients of its microbatches | 2, 6 | 4, 8 |
+# | their mean | 4 | 6 |
+# | reduce-scatter: the average, and its norm | 5 | 5 |
+# | clipped | 1 | 1 |
+# | the weight | $5 - 0.5 \cdot 1 = 4.5$ | 4.5 |
+#
+# The lesson has `fully_shard` in its section "In real frameworks".
+
+# %% readonly="setup_torch"
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+Microbatch = tuple[torch.Tensor, torch.Tensor]  # inputs, targets
+
+
+# %% solution="train_fully_sharded"
+def train_fully_sharded(
+    model: torch.nn.Module, steps: Sequence[Sequence[Microbatch]], rate: float, max_norm: float
+) -> list[float]:
+    """Train a model with torch's fully_shard and torch.optim.SGD, with accumulated and clipped
+    gradients. torch's default process group is open, and spans all ranks.
+
+    Args:
+        model: on the CPU, the same on all ranks. model.blocks is a torch.nn.ModuleList, each of
+            whose entries becomes a unit; the rest of the model is the last unit. Some
+            parameters may be frozen (requires_grad=False). Afterwards the model is trained.
+        steps: for each step the microbatches of this rank: pairs of inputs [samples, features]
+            and targets [samples, outputs]. In one step all ranks have equally many, in another
+            it may be another number. All have equally many samples. Not changed.
+        rate: the learning rate.
+        max_norm: what the norm of a step's gradient is at most, after clipping.
+
+    Returns:
+        The norm of the whole gradient in each step, before clipping: floats, the same on all
+        ranks.
+
+    The loss of a step is the mean, over its microbatches and over all ranks, of
+        torch.nn.functional.mse_loss(model(inputs), targets).
+
+    Cost of a step with m microbatches: each block is all-gathered 2m times, the rest of the
+        model m times, the gradients of each unit are reduce-scattered once, and the norm takes
+        a few numbers.
+    """
+    ### BEGIN SOLUTION
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    norms = []
+    for microbatches in steps:
+        optimizer.zero_grad()
+        for number, (inputs, targets) in enumerate(microbatches, 1):
+            model.set_requires_gradient_sync(number == len(microbatches))
+            loss = torch.nn.functional.mse_loss(model(inputs), targets)
+            (loss / len(microbatches)).backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+        norms.append(norm.full_tensor().item())
+        optimizer.step()
+    return norms
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on the numbers of the table. `torch_distributed(comm)` initializes torch's process group over the ranks of
+# `comm`, so that its messages stand in the trace. What does each rank send with three microbatches?
+
+
+# %%
+from distlib import torch_distributed
+
+
+class OneWeight(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = torch.nn.ModuleList([torch.nn.Linear(1, 1, bias=False)])
+        torch.nn.init.constant_(self.blocks[0].weight, 5.0)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return self.blocks[0](values)
+
+
+def try_training(comm: Communicator) -> tuple[list[float], float]:
+    model = OneWeight()
+    targets = [(4.0, 2.0), (3.0, 1.0)][comm.rank]
+    step = [(torch.ones(1, 1), torch.tensor([[target]])) for target in targets]
+    with torch_distributed(comm):
+        norms = train_fully_sharded(model, [step], rate=0.5, max_norm=1.0)
+        return [round(norm, 4) for norm in norms], model.blocks[0].weight.full_tensor().item()
+
+
+for rank, (norms, weight) in enumerate(two.run(try_training, timeout=60)):
+    print(f"rank {rank}: norms {norms}, weight {weight:.4f}")
+print(two.trace.summary())
+
+# %% [markdown]
+# **Visible test: 4 points.** It compares each rank's rows of the parameters, and the norms, with those of one process.
+# It looks at the kind and the size of each message. A block is a LayerNorm and an MLP.
+
+# %% test="train_fully_sharded_visible" points=4
+from distlib.exercises.zero.fsdp_cases import Wrapping
+from distlib.exercises.zero.fsdp_checks import check_train_fully_sharded
+
+report = check_train_fully_sharded(
+    train_fully_sharded,
+    runs=[
+        Wrapping(2, widths=(5, 6, 10, 3), blocks=3, passes=[4, 4]),
+        Wrapping(3, widths=(4, 6, 9, 2), blocks=2, passes=[4, 1]),
+        Wrapping(4, widths=(7, 5, 8, 3), blocks=1, passes=[2], relative_norm=2.0),
+        Wrapping(2, widths=(5, 6, 10, 3), blocks=2, passes=[3, 2], frozen=["first"]),
+        Wrapping(1, widths=(5, 6, 10, 3), blocks=2, passes=[2, 3]),
+    ],
+)
+# three blocks of 148 numbers, and a rest of 64 with its padding, of which a rank sends a half
+step = (3 * (2 * 4 + 1) * 74 + (4 + 1) * 32) * 8
+assert all(2 * step <= sent <= 2.3 * step for sent in report[0].trace.bytes_sent)
+print(report)
+
+# %% [markdown]
+# **Hidden test: 5 points.** More ranks, other models, other numbers of microbatches, other rates and norms.
+
+# %% test="train_fully_sharded_hidden" points=5
+# The hidden tests of train_fully_sharded stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 5 ranks and 4 blocks, frozen layers, float32, steps of one to five microbatches, no clipping.
+import torch
+
+from distlib.exercises.zero.fsdp_cases import Wrapping
+from distlib.exercises.zero.fsdp_checks import check_train_fully_sharded
+
+report = check_train_fully_sharded(
+    train_fully_sharded,
+    runs=[
+        Wrapping(2, widths=(4, 8, 11, 2), blocks=4, passes=[3, 1, 2], rows=3),
+        Wrapping(3, widths=(6, 7, 12, 4), blocks=3, passes=[1, 5]),
+        Wrapping(4, widths=(3, 6, 10, 5), blocks=2, passes=[3, 3], relative_norm=3.0),
+        Wrapping(3, widths=(5, 7, 9, 2), blocks=2, passes=[4, 2], frozen=["last"]),
+        Wrapping(2, widths=(5, 8, 9, 4), blocks=2, passes=[3], rows=1, dtype=torch.float32),
+        Wrapping(5, widths=(4, 6, 13, 3), blocks=1, passes=[3, 2], relative_norm=0.3),
+        Wrapping(1, widths=(6, 5, 7, 2), blocks=3, passes=[2, 3, 1]),
+    ],
+    seed=115,
+)
+assert len(report) == 7
+step = (4 * (2 * 6 + 3) * 110 + (6 + 3) * 29) * 8
+assert all(step <= sent <= 1.2 * step for sent in report[0].trace.bytes_sent)
 ### END HIDDEN TESTS
 
 # %% [markdown]
