@@ -826,7 +826,7 @@ world.close()
 # | 17 | [Hang clinic](17_hang_clinic.ipynb) | broken programs: find the mistake and mend it | 65 | 120 |
 # | 18 | [From here to GPUs](18_gpus.ipynb), optional | timing, bandwidth and profiling, with and without a GPU | 60 | |
 # | 19 | [Capstone](19_capstone.ipynb) | a small language model, trained in every way | 75 | 210 |
-# | | together: 68 hours | without the optional ones | 1,960 | 2,170 |
+# | | together: 69 hours | without the optional ones | 1,960 | 2,170 |
 # | | optional: 10 hours more | | 520 | 75 |
 #
 # ## Glossary
