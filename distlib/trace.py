@@ -90,7 +90,7 @@ class Message:
     receive_site: CallSite
 
 
-class Sent(NamedTuple):
+class Volume(NamedTuple):
     """How many messages were sent, and their bytes."""
 
     messages: int
@@ -153,7 +153,7 @@ class Trace:
         self._check_kept()
         return Trace(self.world_size, [m for m in self.messages if keep(m)], self.elapsed)
 
-    def by_collective(self, rank: int | None = None) -> dict[str, Sent]:
+    def by_collective(self, rank: int | None = None) -> dict[str, Volume]:
         """What was sent in each kind of collective call, of ours or of torch's; under "" what was sent outside of any.
 
         Args:
@@ -163,11 +163,11 @@ class Trace:
             ValueError: the run kept only counts.
         """
         self._check_kept()
-        found: dict[str, Sent] = {}
+        found: dict[str, Volume] = {}
         for message in self.messages:
             if rank in (None, message.src):
-                before = found.get(message.site.collective, Sent(0, 0))
-                found[message.site.collective] = Sent(before.messages + 1, before.nbytes + message.nbytes)
+                before = found.get(message.site.collective, Volume(0, 0))
+                found[message.site.collective] = Volume(before.messages + 1, before.nbytes + message.nbytes)
         return found
 
     @property
