@@ -811,7 +811,7 @@ world.close()
 # | 07 | [Parameter servers](07_parameter_server.ipynb) | training that need not wait for slow ranks | 130 | 100 |
 # | 07b | [Servers that fail](07b_servers_that_fail.ipynb), optional | workers and servers that die | 80 | |
 # | 08 | [Decentralized](08_decentralized.ipynb) | gossip: averages without a center | 130 | 90 |
-# | 09 | [Pipeline](09_pipeline.ipynb) | a model cut into groups of layers, on different ranks | 125 | 90 |
+# | 09 | [Pipeline](09_pipeline.ipynb) | a model cut into groups of layers, on different ranks | 125 | 105 |
 # | 10 | [Tensor parallelism](10_tensor_parallel.ipynb) | one layer on several ranks | 125 | 140 |
 # | 10b | [A whole transformer](10b_whole_transformer.ipynb), optional | memory, KV heads, links | 85 | |
 # | 11 | [ZeRO and FSDP](11_zero.ipynb) | the 16 bytes per parameter, cut into shards | 130 | 170 |
@@ -827,7 +827,7 @@ world.close()
 # | 17 | [Hang clinic](17_hang_clinic.ipynb) | broken programs: find the mistake and mend it | 65 | 120 |
 # | 18 | [From here to GPUs](18_gpus.ipynb), optional | timing, bandwidth and profiling, with and without a GPU | 60 | |
 # | 19 | [Capstone](19_capstone.ipynb) | a small language model, trained in every way | 75 | 210 |
-# | | together: 69 hours | without the optional ones | 1,960 | 2,170 |
+# | | together: 69 hours | without the optional ones | 1,960 | 2,185 |
 # | | optional: 10 hours more | | 545 | 75 |
 #
 # ## Glossary

@@ -75,7 +75,8 @@ def find_call_site(call: str | None = None) -> CallSite:
     assert frame is not None
     innermost, via = frame, None
     while frame is not None and ((library := _library(frame)) or not is_own_file(frame.f_code.co_filename)):
-        if library and (library == "distlib" or via is None):
+        only_passes_on = frame.f_globals.get("_PASSES_ON")  # also between two functions of torch's
+        if library and not only_passes_on and (library == "distlib" or via is None):
             via = frame  # rather than torch's wrapper around it, as for a function under torch.no_grad
         frame = frame.f_back
         if frame is not None and frame.f_globals.get("_STARTS_RANKS"):

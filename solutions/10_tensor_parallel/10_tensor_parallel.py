@@ -829,7 +829,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from distlib import torch_distributed
-from distlib.exercises.tensor_parallel.torch_plays import Transformer
+from distlib.exercises.tensor_parallel.dtensor_plays import Transformer
 
 # %%
 print(Transformer(tokens=5, blocks=1, heads=2, head_size=2, hidden=6, gated=True))
@@ -906,7 +906,7 @@ print("bytes of all-reduces:", sum(message.nbytes for message in calls))
 # those of a single process, and counts the bytes by kind of call. In the first case there is no backward pass.
 
 # %% test="parallelize_visible" points=4
-from distlib.exercises.tensor_parallel.torch_checks import CutModel, Sizes, check_parallelize
+from distlib.exercises.tensor_parallel.dtensor_checks import CutModel, Sizes, check_parallelize
 
 report = check_parallelize(
     parallelize,
@@ -930,7 +930,7 @@ print(report)
 # The hidden tests of parallelize stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks and 4 blocks, with and without gate and biases; sizes that are drawn.
-from distlib.exercises.tensor_parallel.torch_checks import CutModel, Sizes, check_parallelize
+from distlib.exercises.tensor_parallel.dtensor_checks import CutModel, Sizes, check_parallelize
 
 report = check_parallelize(
     parallelize,

@@ -1,7 +1,7 @@
 """Exercise 10, with torch's own: which parameters are cut, values of one process, and two all-reduces a block and pass.
 
-The model is `torch_plays.Transformer`. A rank has of q, k, v, up and gate some of the output features, of out and down
-some of the input features, and all of everything else.
+The model is `dtensor_plays.Transformer`. A rank has of q, k, v, up and gate some of the output features, of out and
+down some of the input features, and all of everything else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from distlib.checks.rules.values import Mistakes, explain_factor, holds, is_clos
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.exercises.tensor_parallel.torch_plays import Transformer, made, one_pass
+from distlib.exercises.tensor_parallel.dtensor_plays import Transformer, made, one_pass
 
 say = Sentences(__file__)
 COLUMN, ROW = ("q", "k", "v", "up", "gate"), ("out", "down")

@@ -21,7 +21,7 @@ from distlib.communicator import Communicator
 
 RUNS_TORCH = True  # the student's function is a program of torch's
 IMPORTED_LATE = ("torch.distributed.tensor.parallel",)  # takes seconds
-SPEAKS = ("distlib.checks.on_a_rank.play",)  # the pass through the model that the student's function has cut
+SPEAKS = ("one_pass",)  # the pass through the model that the student's function has cut
 
 # An error in a pass is told in our words. This logger would write torch's own stack on top of it.
 logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
