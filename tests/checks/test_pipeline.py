@@ -16,6 +16,8 @@ from distlib.checks.student_communicator import StudentCommunicator
 from distlib.checks.task import Draw, first
 from distlib.communicator import Communicator
 from distlib.exercises.pipeline.cases import Alone, Plan, drawn_plan, stage_case
+from distlib.exercises.pipeline.pipelining_checks import TorchStep, _StagesAlone, check_pipeline_step, drawn_step
+from distlib.exercises.pipeline.pipelining_plays import loss_of
 from distlib.exercises.pipeline.plays import NotedStage, StageNotes
 from distlib.exercises.pipeline.schedule_rules import all_forward_first, is_a_schedule, keeps_as_1f1b, takes
 from distlib.training import schedules
@@ -145,3 +147,24 @@ def test_a_second_call_is_judged_as_the_first_one() -> None:
 def test_a_rounded_value_is_called_so() -> None:
     right = torch.tensor([0.1, -0.2, 0.3], dtype=torch.float64)
     assert "rounded" in explain_factor(right.float().double(), right)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_microbatches_together_have_the_gradients_of_the_whole_batch(reduction: str) -> None:
+    step = TorchStep(3, samples=2, features=[2, 4, 3], loss="absolute error", reduction=reduction)
+    (case,) = check_pipeline_step.cases(Draw(1), steps=[step])
+    alone = _StagesAlone(case.inputs, step)
+    parameters = [each[name].clone().requires_grad_() for each in case.inputs for name in ("weight", "bias")]
+    values = case.inputs[0]["inputs"]
+    for k in (0, 2):
+        values = torch.tanh(torch.nn.functional.linear(values, parameters[k], parameters[k + 1]))
+    loss_of("absolute error", reduction)(values, case.inputs[-1]["targets"]).backward()
+    for k, parameter in enumerate(parameters):
+        assert parameter.grad is not None
+        torch.testing.assert_close(alone.gradient(*divmod(k, 2)), parameter.grad, rtol=1e-12, atol=1e-14)
+
+
+def test_a_drawn_step_has_more_microbatches_than_ranks() -> None:
+    drawn = [drawn_step(Draw(seed), 3) for seed in range(9)]
+    assert all(step.microbatches > step.ranks == 3 for step in drawn)
+    assert {step.reduction for step in drawn} == {"mean", "sum"}

@@ -9,6 +9,7 @@ from distlib.checks.task import Draw
 from distlib.exercises.tensor_parallel.attention_ways import ORDERS, SCALES, WAYS
 from distlib.exercises.tensor_parallel.cases import Attention, Column, Plan, Row, Whole, cut_case
 from distlib.exercises.tensor_parallel.checks import check_vocabulary_parallel_loss
+from distlib.exercises.tensor_parallel.dtensor_checks import CutModel, Sizes, _Uncut, check_parallelize, drawn_cut
 from distlib.exercises.tensor_parallel.layer_rules import described, divides
 from distlib.exercises.tensor_parallel.plays import Stored, _held
 from distlib.exercises.tensor_parallel.vocabulary_cases import Loss, WholeLoss, loss_case
@@ -174,3 +175,33 @@ def test_one_rank_need_not_send_anything() -> None:
         return torch.nn.functional.cross_entropy(logits, targets)
 
     assert len(check_vocabulary_parallel_loss(alone, losses=[Loss((10,)), Loss((4,), around=900)])) == 2
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_a_drawn_transformer_is_one_that_the_ranks_divide(ranks: int) -> None:
+    drawn = [drawn_cut(Draw(seed), ranks) for seed in range(9)]
+    assert not any(cut.sizes.heads % ranks or cut.sizes.hidden % ranks for cut in drawn)
+    assert len({cut.title for cut in drawn}) == 9
+    assert {cut.sizes.gated for cut in drawn} == {True, False}
+
+
+def test_shares_of_a_transformer_make_the_whole() -> None:
+    cut = CutModel(2, Sizes(5, blocks=1, heads=2, head_size=1, hidden=4, gated=True))
+    (case,) = check_parallelize.cases(Draw(1), cuts=[cut])
+    uncut = _Uncut(case.inputs[0])
+    for name, parameter in uncut.parameters.items():
+        shares = [uncut.share(name, parameter, rank, 2) for rank in range(2)]
+        dim = next((d for d in range(parameter.dim()) if shares[0].shape[d] < parameter.shape[d]), None)
+        made = shares[0] if dim is None else torch.cat(shares, dim)
+        assert torch.equal(made, parameter)
+        assert (dim is None) == (
+            "norm" in name or name[:4] in ("embe", "head") or name.endswith(("out.bias", "down.bias"))
+        )
+
+
+def test_the_bytes_of_all_reduces_are_four_for_each_block_and_two_without_a_backward_pass() -> None:
+    sizes = Sizes(5, blocks=3, heads=2, head_size=4, hidden=4)
+    one = 2 * (2 - 1) * (2 * 3 * 8) * 8
+    assert CutModel(2, sizes, batch=(2, 3)).due == 3 * 4 * one
+    assert CutModel(2, sizes, batch=(2, 3), forward_only=True).due == 3 * 2 * one
+    assert CutModel(1, sizes).due == 0

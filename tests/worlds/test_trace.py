@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
 from distlib import CallSite, Communicator, Message, SimulatedWorld, Trace, World, all_reduce, torch_distributed
 from distlib.collectives import naive_all_reduce, ring_all_reduce
@@ -48,6 +49,19 @@ def test_messages_of_torchs_are_told_by_the_name_of_the_call() -> None:
     world.run(rank)
     assert world.trace.by_collective() == {"all_reduce": (4, 16)}
     assert re.search(r"sent by all_reduce in test_trace.py, line \d+", describe(world.trace.messages[0]))
+
+
+def test_what_only_passes_on_between_two_functions_of_torchs_is_not_who_sends() -> None:
+    def rank(comm: Communicator) -> None:
+        with torch_distributed(comm):  # has functions of PipelineStage go through this package
+            stage = PipelineStage(torch.nn.Linear(2, 2), comm.rank, 2, torch.device("cpu"))
+            schedule = Schedule1F1B(stage, 2, loss_fn=torch.nn.functional.mse_loss)
+            schedule.step(*[torch.ones(2, 2)][comm.rank :], target=torch.ones(2, 2))
+
+    world = SimulatedWorld(2, contexts="threads", record=True)
+    world.run(rank)
+    assert {message.dtype for message in world.trace} > {"float32", "uint8"}
+    assert all((message.site.via or "").startswith("torch.") for message in world.trace)
 
 
 def test_an_empty_trace() -> None:
