@@ -25,6 +25,7 @@ SIGNS: Signs = (
     ("Number of microbatches", say("microbatches")),
     ("number of stages", say("stages")),
     ("Stage index", say("stages")),
+    ("CUDA", say("stages")),
     ("target required", say("targets")),
     ("loss_fn", say("targets")),
     ("losses but got", say("targets")),

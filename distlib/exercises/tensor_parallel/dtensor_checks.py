@@ -28,6 +28,10 @@ say = Sentences(__file__)
 COLUMN, ROW = ("q", "k", "v", "up", "gate"), ("out", "down")
 SET_UP = {"scatter", "broadcast"}  # how torch hands out weights that are cut
 SIGNS: Signs = (
+    ("desired module inputs", say("layouts")),
+    ("for parallelize_plan", say("arguments")),
+    ("CUDA", say("mesh")),
+    ("'int' object is not iterable", say("mesh")),
     ("esh", say("mesh")),
     ("Dimension out of range", say("mesh")),  # of the mesh, for a rank that is not in it
     ("waits", say("waits")),
