@@ -1413,7 +1413,7 @@ assert {"all_gather_into_tensor", "reduce_scatter_tensor"} <= calls
 # ## Now you
 #
 # In [the exercise](../exercises/12_hybrid/12_hybrid.ipynb) you find the groups of a mesh, train a model on it that is
-# cut in three ways, clip its gradients, and choose the layout for a cluster.
+# cut in three ways, clip its gradients, choose the layout for a cluster, and train with torch's own mesh.
 #
 # ## Further reading
 #

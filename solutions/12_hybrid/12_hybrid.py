@@ -2,9 +2,9 @@
 # # Exercise 12: hybrid
 #
 # You lay out ranks as a mesh, train a model on it that is cut in three ways at once, clip its gradients, and choose the
-# layout for a cluster.
+# layout for a cluster. At last you train with torch's own mesh.
 #
-# - **Time:** about 180 minutes.
+# - **Time:** about 200 minutes.
 # - **Before:** read the lesson [Hybrid](../../course/12_hybrid.ipynb), and do part 3 of exercise 09.
 # - **Needs:** nothing but this environment. No GPU.
 #
@@ -17,8 +17,9 @@
 # | 5 | `layout_memory` | 1 | 2 |
 # | 6 | `layout_seconds` | 2 | 3 |
 # | 7 | `choose_strategy` | 2 | 3 |
+# | 8 | `train_on_mesh` | 3 | 4 |
 #
-# That makes 34 points. Each part is graded by itself: where one part calls another, the tests bring their own.
+# That makes 41 points. Each part is graded by itself: where one part calls another, the tests bring their own.
 
 # %% [markdown]
 # ## How to work
@@ -883,6 +884,219 @@ report = check_choose_strategy(
     clusters=[(1, 2), (2, 3)],
     seed=130,
 )
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 8. Now with torch's own: `train_on_mesh`
+#
+# torch has the mesh, and layers that are cut along it. Now you write a program that trains on dp × tp with them. On
+# each rank `torch.distributed` is initialized already: use its functions, and no `comm`. What you need of torch:
+#
+# | call | what it does |
+# |---|---|
+# | `init_device_mesh("cpu", sizes, mesh_dim_names=names)` | the mesh; `mesh["tp"]` is this rank's group along tp |
+# | `parallelize_module(block, mesh["tp"], plan)` | cuts layers; `plan`, a dict, has a style for each layer's name |
+# | `fully_shard(module, mesh=mesh["dp"])` | makes a unit of the parameters in `module` that are in no unit yet |
+# | `get_total_norm(gradients)` | of `torch.nn.utils`: the norm of a list of gradients, as a DTensor |
+# | `clip_grads_with_norm_(parameters, max_norm, norm)` | of `torch.nn.utils`: clips `.grad` of each by this norm |
+#
+# A block computes `values + down(tanh(up(norm(values))))`. Along tp `up` is cut by columns (`ColwiseParallel()`), and
+# `down` by rows (`RowwiseParallel()`): so a block makes one all-reduce forward and one backward. Then dp shards what tp
+# has left: each block is a unit, and the rest of the model is the last one. Both calls change the module itself, and
+# put new parameters in the place of the old ones: DTensors. What begins with them, such as an optimizer, comes later.
+#
+# **Clipping.** `clip_grad_norm_` does not work here. The parameters of `up` and `down` lie on a mesh of both axes, all
+# others on dp alone, and torch does not compute with tensors of two meshes. `parameter.device_mesh` tells a parameter's
+# mesh; equal meshes may be keys of a dict. So take the norm of each group of parameters. `norm.full_tensor()` makes a
+# plain tensor of it, in which each number of the group is counted once, whatever the axes have copied. The norm of all
+# is the root of the sum of squares, and **each group is clipped by the norm of all**.
+#
+# For example, let the norms of the groups be 3 and 4, and `max_norm` 1. The norm is $\sqrt{3^2 + 4^2} = 5$. All
+# gradients are multiplied by $1 / 5$: afterwards the norms of the groups are 0.6 and 0.8.
+#
+# What a rank sends in one step, besides a few numbers for the norm:
+#
+# | | each block | the rest |
+# |---|---:|---:|
+# | all-gathers along dp | 2 | 1 |
+# | reduce-scatters along dp | 1 | 1 |
+# | all-reduces along tp | 2 | 0 |
+#
+# Leave other options of these calls as they are. The lesson has all of it in its section "In real frameworks".
+
+# %% readonly="setup_torch"
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
+
+
+# %% solution="train_on_mesh"
+def train_on_mesh(
+    model: torch.nn.Module,
+    dp_size: int,
+    tp_size: int,
+    steps: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    rate: float,
+    max_norm: float,
+) -> list[float]:
+    """Train a model on dp x tp with torch's own parts and torch.optim.SGD, and clip its
+    gradients. torch's default process group is open, and spans all ranks.
+
+    Args:
+        model: on the CPU, the same on all ranks, in float64. model.blocks is a
+            torch.nn.ModuleList. Each block has the layers norm (LayerNorm), up and down
+            (Linear). Besides, the model has layers of its own. Afterwards it is trained.
+        dp_size, tp_size: the sizes of the axes. Their product is the number of ranks, and tp
+            varies fastest. Either of them may be 1. tp_size divides the outputs of up.
+        steps: for each step the batch of this rank's replica: inputs [samples, features] and
+            targets [samples, outputs]. Ranks that differ along tp alone have the same. All
+            batches have equally many samples. Not changed.
+        rate: the learning rate.
+        max_norm: what the norm of a step's gradient is at most, after clipping.
+
+    Returns:
+        The norm of the whole gradient in each step, before clipping: floats, the same on all
+        ranks.
+
+    The loss of a step is the mean over all replicas of
+        torch.nn.functional.mse_loss(model(inputs), targets).
+
+    Cost of a step: along dp each block is all-gathered twice, the rest of the model once, and
+        the gradients of each unit are reduce-scattered once. Along tp each block makes two
+        all-reduces. The norm takes a few numbers.
+    """
+    ### BEGIN SOLUTION
+    mesh = init_device_mesh("cpu", (dp_size, tp_size), mesh_dim_names=("dp", "tp"))
+    for block in model.blocks:
+        parallelize_module(
+            block, mesh["tp"], {"up": ColwiseParallel(), "down": RowwiseParallel()}
+        )
+        fully_shard(block, mesh=mesh["dp"])
+    fully_shard(model, mesh=mesh["dp"])
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    groups = {}
+    for parameter in model.parameters():
+        groups.setdefault(parameter.device_mesh, []).append(parameter)
+    norms = []
+    for inputs, targets in steps:
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(inputs), targets).backward()
+        parts = [
+            torch.nn.utils.get_total_norm([parameter.grad for parameter in group])
+            for group in groups.values()
+        ]
+        norm = torch.stack([part.full_tensor() for part in parts]).norm()
+        for group in groups.values():
+            torch.nn.utils.clip_grads_with_norm_(group, max_norm, norm)
+        norms.append(norm.item())
+        optimizer.step()
+    return norms
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it** on four ranks. `torch_distributed(comm)` initializes torch's process group over the ranks of `comm`. Which
+# rows and columns of `up` does each rank have? With dp 4 and tp 1 the norms are the same if the replicas' batches are.
+
+
+# %%
+import logging
+
+from distlib import torch_distributed
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.up = torch.nn.LayerNorm(4), torch.nn.Linear(4, 8)
+        self.down = torch.nn.Linear(8, 4)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return values + self.down(self.up(self.norm(values)).tanh())
+
+
+class Tower(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = torch.nn.ModuleList([Block(), Block()])
+        self.last = torch.nn.Linear(4, 2)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            values = block(values)
+        return self.last(values)
+
+
+def try_mesh(comm: Communicator, dp_size: int, tp_size: int) -> tuple[list[float], str]:
+    # torch warns that the norm of a group takes two all-reduces, one along each axis
+    logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
+    torch.manual_seed(0)
+    model, batch = Tower().double(), (torch.randn(3, 4).double(), torch.randn(3, 2).double())
+    with torch_distributed(comm):
+        assert dist.get_world_size() == dp_size * tp_size
+        norms = train_on_mesh(model, dp_size, tp_size, [batch] * 2, rate=0.1, max_norm=0.5)
+        up = model.blocks[0].up.weight
+        return [round(norm, 4) for norm in norms], f"{list(up.to_local().shape)} {up.placements}"
+
+
+four = SimulatedWorld(4, contexts="threads")
+for sizes in ((2, 2), (4, 1)):
+    for rank, (norms, up) in enumerate(four.run(try_mesh, *sizes)):
+        print(f"dp, tp {sizes}, rank {rank}: norms {norms}, up {up}")
+
+# %% [markdown]
+# **Visible test: 3 points.** It looks at the shape of each rank's part, compares parts and norms with those of one
+# process, and looks at the kind and the size of each message.
+
+# %% test="train_on_mesh_visible" points=3
+from distlib.exercises.hybrid.two_axes_cases import TwoAxes
+from distlib.exercises.hybrid.two_axes_checks import check_train_on_mesh
+
+report = check_train_on_mesh(
+    train_on_mesh,
+    meshes=[
+        TwoAxes(2, 2, widths=(5, 6, 12, 2), blocks=1, steps=3, rows=4),
+        TwoAxes(3, 2, widths=(5, 7, 12, 3), blocks=2, relative_norm=2.0),
+        TwoAxes(2, 1, widths=(5, 6, 8, 3), blocks=3),
+        TwoAxes(1, 2, widths=(5, 6, 8, 3), blocks=2),
+        TwoAxes(1, 1, widths=(5, 6, 8, 3), blocks=2),
+    ],
+)
+# three blocks of 122 numbers, and a rest of 64 with its padding, of which a rank sends a half
+step = (3 * (2 + 1) * 61 + (1 + 1) * 32) * 8
+assert all(2 * step <= sent <= 2.5 * step for sent in report[2].trace.bytes_sent)
+print(report)
+
+# %% [markdown]
+# **Hidden test: 4 points.** Other sizes of the axes, other models, other rates and norms.
+
+# %% test="train_on_mesh_hidden" points=4
+# The hidden tests of train_on_mesh stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: axes of one to four ranks, one to four blocks, one to four steps, with and without clipping.
+from distlib.exercises.hybrid.two_axes_cases import TwoAxes
+from distlib.exercises.hybrid.two_axes_checks import check_train_on_mesh
+
+report = check_train_on_mesh(
+    train_on_mesh,
+    meshes=[
+        TwoAxes(2, 2, widths=(3, 8, 14, 5), blocks=3, relative_norm=0.3),
+        TwoAxes(2, 3, widths=(5, 8, 18, 2), blocks=2, steps=1, rows=5),
+        TwoAxes(3, 2, widths=(6, 5, 10, 4), blocks=4, relative_norm=3.0),
+        TwoAxes(4, 1, widths=(4, 8, 9, 2), blocks=2, steps=3),
+        TwoAxes(1, 3, widths=(6, 7, 12, 4), blocks=1, rows=2),
+        TwoAxes(1, 1, widths=(6, 5, 7, 2), blocks=3, steps=4),
+    ],
+    seed=131,
+)
+assert len(report) == 6
+step = (2 * (2 + 1) * 51 + (1 + 1) * 19) * 8
+assert all(3 * 3 * step <= sent <= 3 * 4 * step for sent in report[3].trace.bytes_sent)
 ### END HIDDEN TESTS
 
 # %% [markdown]

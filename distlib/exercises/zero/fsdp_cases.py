@@ -12,11 +12,19 @@ import torch
 from distlib.checks.case import Case
 from distlib.checks.formatting import count, dtype_name, listed
 from distlib.checks.plays.block_models import BlockModel, block_model
+from distlib.checks.rules.block_training import (
+    Gradients,
+    clipped,
+    norm_of,
+    padded_rows,
+    rows_of_rank,
+    sum_of_gradients,
+    take_step,
+)
 from distlib.checks.task import Draw
 from distlib.exercises.zero.fsdp_plays import train
 
 SPREAD, ROOT = 0.3, "the root"
-Gradients = dict[str, torch.Tensor]  # by the name of the parameter
 Used = Literal["all", "first", "last"]
 Clips = Literal["by the norm", "by the norm of each rank", "never"]
 
@@ -67,9 +75,8 @@ class Wrapping:
         found: dict[str, int] = {}
         for name, each in self.model().named_parameters():
             unit = ".".join(name.split(".")[:2]) if name.startswith("blocks.") else ROOT
-            rows = -(-len(each) // self.ranks)
             counts = not (trained and is_in(name, self.frozen))
-            found[unit] = found.get(unit, 0) + counts * rows * (each.numel() // len(each)) * each.itemsize
+            found[unit] = found.get(unit, 0) + counts * padded_rows(each, self.ranks)
         return found
 
 
@@ -146,11 +153,8 @@ class TrainingAsOne:
         """The sum over ranks and microbatches, times a factor."""
         which = {"all": slice(None), "first": slice(1), "last": slice(-1, None)}[self._used]
         batches = [batch for given in self._inputs for batch in given["steps"][step][which]]
-        self._model.zero_grad()
-        for x, y in batches:
-            torch.nn.functional.mse_loss(self._model(x), y).backward()
-        trained = [(name, each) for name, each in self._model.named_parameters() if not is_in(name, self._frozen)]
-        return {name: factor * each.grad for name, each in trained if each.grad is not None}
+        every = sum_of_gradients(self._model, batches, factor)
+        return {name: each for name, each in every.items() if not is_in(name, self._frozen)}
 
     def _step(self, gradients: Gradients) -> Gradients:
         """Note the norm, clip, step; the gradients that were used."""
@@ -161,22 +165,13 @@ class TrainingAsOne:
         elif self._clips == "by the norm of each rank":
             parts = [self._clipped(rows_of(gradients, self._plan.ranks, rank)) for rank in range(self._plan.ranks)]
             gradients = {name: torch.cat([part[name] for part in parts if name in part]) for name in gradients}
-        with torch.no_grad():
-            for name, gradient in gradients.items():
-                self._model.get_parameter(name).sub_(self._rate * gradient)
+        take_step(self._model, gradients, self._rate)
         return gradients
 
     def _clipped(self, gradients: Gradients) -> Gradients:
-        factor = min(1.0, self._inputs[0]["max_norm"] / (norm_of(gradients.values()) + 1e-6))
-        return {name: factor * each for name, each in gradients.items()}
-
-
-def norm_of(tensors: Any) -> float:
-    """The norm of all numbers in some tensors."""
-    return math.sqrt(sum(float(each.double().square().sum()) for each in tensors))
+        return clipped(gradients, self._inputs[0]["max_norm"])
 
 
 def rows_of(tensors: Gradients, ranks: int, rank: int) -> Gradients:
-    """What `fully_shard` gives to a rank: the rows of its chunk. The last ranks may have none."""
-    chunks = {name: each.chunk(ranks) for name, each in tensors.items()}
-    return {name: each[rank] if rank < len(each) else each[0][:0] for name, each in chunks.items()}
+    """What `fully_shard` gives to a rank."""
+    return {name: rows_of_rank(each, ranks, rank) for name, each in tensors.items()}

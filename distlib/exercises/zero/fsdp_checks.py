@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -14,6 +13,7 @@ from distlib.checks.case import Case
 from distlib.checks.errors import Signs
 from distlib.checks.formatting import count
 from distlib.checks.remark import Remark
+from distlib.checks.rules.block_training import is_same_norm
 from distlib.checks.rules.torch_messages import messages_by_size
 from distlib.checks.rules.values import Mistakes, holds, is_close
 from distlib.checks.seen import Seen
@@ -57,7 +57,11 @@ def _(seen: Seen) -> Remarks:
 def _same(found: Any, right: Any) -> bool:
     """Whether two tensors differ by rounding at most, or by an epsilon in the clipping."""
     single = isinstance(right, torch.Tensor) and right.dtype == torch.float32
-    return is_close(found, right, relative=1e-3, absolute=1e-4) if single else is_close(found, right, relative=1e-5)
+    return (
+        is_close(found, right, relative=1e-3, absolute=1e-4)
+        if single
+        else is_close(found, right, relative=1e-5, absolute=1e-6)
+    )
 
 
 def cuts_every_parameter(seen: Seen) -> Remarks:
@@ -91,12 +95,7 @@ def _norm_holds(seen: Seen, rank: int, step: int, found: Any, right: float) -> R
         return say.remark("norm_is_dtensor", rank=rank)
     what = f"on rank {rank} the norm of step {step + 1}"
     mistakes = partial(_norm_mistakes, seen, rank, step)
-    return holds(what, found, right, mistakes, same=_same_number, otherwise=say("norm_values"))
-
-
-def _same_number(found: Any, right: Any) -> bool:
-    close = isinstance(found, int | float) and isinstance(right, int | float)
-    return close and math.isclose(found, right, rel_tol=1e-4, abs_tol=1e-9)
+    return holds(what, found, right, mistakes, same=is_same_norm, otherwise=say("norm_values"))
 
 
 def _norm_mistakes(seen: Seen, rank: int, step: int) -> Mistakes:
