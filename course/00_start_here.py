@@ -816,7 +816,7 @@ world.close()
 # | 10b | [A whole transformer](10b_whole_transformer.ipynb), optional | memory, KV heads, links | 85 | |
 # | 11 | [ZeRO and FSDP](11_zero.ipynb) | the 16 bytes per parameter, cut into shards | 130 | 170 |
 # | 11b | [Price a run](11b_price_a_run.ipynb), optional | torch's own program on GPUs that you don't have | 25 | |
-# | 12 | [Hybrid](12_hybrid.ipynb) | all of it together, and how to choose | 115 | 180 |
+# | 12 | [Hybrid](12_hybrid.ipynb) | all of it together, and how to choose | 115 | 200 |
 # | 12b | [Long sequences, experts](12b_long_and_sparse.ipynb), optional | cut sequences, routed tokens | 105 | 75 |
 # | 13 | [TensorFlow](13_tensorflow.ipynb) | the same strategies there, and what they send | 120 | 90 |
 # | 13b | [When TensorFlow fails](13b_tensorflow_failures.ipynb), optional | what a killed process costs | 65 | |
@@ -827,7 +827,7 @@ world.close()
 # | 17 | [Hang clinic](17_hang_clinic.ipynb) | broken programs: find the mistake and mend it | 65 | 120 |
 # | 18 | [From here to GPUs](18_gpus.ipynb), optional | timing, bandwidth and profiling, with and without a GPU | 60 | |
 # | 19 | [Capstone](19_capstone.ipynb) | a small language model, trained in every way | 75 | 210 |
-# | | together: 69 hours | without the optional ones | 1,960 | 2,185 |
+# | | together: 69 hours | without the optional ones | 1,960 | 2,205 |
 # | | optional: 10 hours more | | 545 | 75 |
 #
 # ## Glossary

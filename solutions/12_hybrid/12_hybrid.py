@@ -1041,7 +1041,8 @@ def try_mesh(comm: Communicator, dp_size: int, tp_size: int) -> tuple[list[float
         assert dist.get_world_size() == dp_size * tp_size
         norms = train_on_mesh(model, dp_size, tp_size, [batch] * 2, rate=0.1, max_norm=0.5)
         up = model.blocks[0].up.weight
-        return [round(norm, 4) for norm in norms], f"{list(up.to_local().shape)} {up.placements}"
+        part = f"{list(up.to_local().shape)} {up.placements}"
+        return [round(norm, 4) for norm in norms], part
 
 
 four = SimulatedWorld(4, contexts="threads")
@@ -1089,12 +1090,13 @@ report = check_train_on_mesh(
         TwoAxes(2, 3, widths=(5, 8, 18, 2), blocks=2, steps=1, rows=5),
         TwoAxes(3, 2, widths=(6, 5, 10, 4), blocks=4, relative_norm=3.0),
         TwoAxes(4, 1, widths=(4, 8, 9, 2), blocks=2, steps=3),
+        TwoAxes(1, 2, widths=(6, 7, 10, 4), blocks=3, rows=2),
         TwoAxes(1, 3, widths=(6, 7, 12, 4), blocks=1, rows=2),
         TwoAxes(1, 1, widths=(6, 5, 7, 2), blocks=3, steps=4),
     ],
     seed=131,
 )
-assert len(report) == 6
+assert len(report) == 7
 step = (2 * (2 + 1) * 51 + (1 + 1) * 19) * 8
 assert all(3 * 3 * step <= sent <= 3 * 4 * step for sent in report[3].trace.bytes_sent)
 ### END HIDDEN TESTS

@@ -27,7 +27,7 @@ def norm_of(tensors: Iterable[torch.Tensor]) -> float:
 
 
 def clipped(gradients: Gradients, max_norm: float, norm: float | None = None) -> Gradients:
-    """As torch clips. `norm`: another one than that of these gradients."""
+    """As torch clips them. `norm`: the one to clip by; by default that of these gradients."""
     factor = min(1.0, max_norm / ((norm_of(gradients.values()) if norm is None else norm) + 1e-6))
     return {name: factor * each for name, each in gradients.items()}
 

@@ -87,7 +87,7 @@ class TwoAxes:
 
 
 def last_two(name: str) -> str:
-    """ "up.weight" of "blocks.0.up.weight"."""
+    """The last two words of a parameter's name: "up.weight" of "blocks.0.up.weight"."""
     return ".".join(name.split(".")[-2:])
 
 
