@@ -755,8 +755,8 @@ assert [result["indices"][0][0][:3] for result in report[65].results] == [
 #   `with ddp.no_sync():`, or both outside.
 #
 # In one step, the gradient is the average over all microbatches of all ranks. All microbatches have equally many
-# samples. So divide the loss of each microbatch by their number on this rank, and let the gradients add up. Only the
-# last microbatch of a step is outside of `no_sync`: then gradients travel once in each step.
+# samples. So divide each loss by the number of microbatches that this rank has in the step, and let the gradients add
+# up. Only the last microbatch of a step is outside of `no_sync`: then gradients travel once in each step.
 #
 # An example with 2 ranks and a single weight w, without a bias. Rank 0 comes with w = 1, rank 1 with w = 5. The loss of
 # a sample is (wx − y)², and its gradient 2x(wx − y). DDP's constructor gives both ranks w = 1. In one step with two
@@ -766,7 +766,7 @@ assert [result["indices"][0][0][:3] for result in report[65].results] == [
 # |---|---|---|
 # | first microbatch (x, y) | (1, 2): gradient −2 | (1, 0): gradient 2 |
 # | second microbatch (x, y) | (2, 2): gradient 0 | (2, 5): gradient −12 |
-# | each divided by 2, added up | −1 | −5 |
+# | each divided by 2 microbatches, added up | −1 | −5 |
 # | after the last backward pass | −3 | −3 |
 # | a step with rate 0.1: w | 1.3 | 1.3 |
 
@@ -870,7 +870,7 @@ report = check_train_with_ddp(
     trainings=[
         Accumulation([5, 3, 6, 2], microbatches=[3, 6], samples=2),
         Accumulation([2, 5, 3, 4], microbatches=[6, 1, 3, 5], frozen=[0], samples=4),
-        Accumulation([4, 1], microbatches=[1, 1, 1], samples=1),
+        Accumulation([4, 1], microbatches=[1, 1, 1], samples=3),
         Accumulation([3, 5, 2], microbatches=[5, 7], dtype=torch.float32, frozen=[1]),
     ],
     seed=56,

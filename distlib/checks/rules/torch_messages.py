@@ -27,11 +27,6 @@ def bytes_by_kind(trace: Trace, rank: int, dtype: torch.dtype | None = None) -> 
     return sent
 
 
-def messages_by_call(trace: Trace, rank: int) -> Counter[str]:
-    """How many messages a rank has sent for each call, by its text: "all_reduce(26 float32, op=SUM)"."""
-    return Counter(m.site.call or POINT_TO_POINT for m in trace if m.src == rank and m.nbytes)
-
-
 def messages_by_size(trace: Trace, rank: int) -> Counter[tuple[str, int]]:
     """How many messages a rank has sent, by the kind of call and their bytes. Empty messages are left out."""
     own = (message for message in trace if message.src == rank and message.nbytes)

@@ -233,7 +233,11 @@ def _sends(seen: Seen, whole: _Uncut) -> Remarks:
     if handed_out > most:
         yield say.remark("hands_out", found=count(handed_out, "byte"), most=f"{most:,}")
     if (found := kinds["all_reduce"]) != cut.due:
-        told = {"found": count(found, "byte"), "due": f"{cut.due:,}", "passes": say(f"forward_{cut.forward_only}")}
+        told = {
+            "found": count(found, "byte"),
+            "due": f"{cut.due:,}",
+            "passes": say("in_forward" if cut.forward_only else "in_both"),
+        }
         yield say.remark("all_reduces", **told, cause=_why_bytes(cut, found))
 
 
