@@ -8,7 +8,10 @@ import pytest
 import torch
 
 from distlib import Communicator, SimulatedWorld
+from distlib.checks import CheckFailed
+from distlib.exercises.ddp.torchs_ddp import Accumulation, check_train_with_ddp
 from distlib.judge.remote.torch_questions import torch_call
+from tests.remote_functions import on_remote_ranks
 
 ONES = torch.ones(2)
 ALL_REDUCE = {"call": "all_reduce", "text": "all_reduce(2 float32, op=SUM)", "given": [ONES], "root": 0, "op": "SUM"}
@@ -69,3 +72,69 @@ def test_what_makes_no_sense_is_refused_before_anything_is_sent(wrong: dict[str,
     world = SimulatedWorld(3)
     world.run(rank)
     assert not world.trace
+
+
+ALL_CALLS = """
+import torch.distributed as dist
+
+def train_with_ddp(model, steps, rate):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    own, whole = torch.full((2, 3), float(rank)), torch.arange(2.0 * size)
+    everybody = [torch.empty_like(own) for _ in range(size)]
+    dist.all_gather(everybody, own)
+    assert [float(each[0, 0]) for each in everybody] == [0, 1, 2]
+    dist.all_reduce(own)
+    work = dist.all_reduce(own, op=dist.ReduceOp.AVG, async_op=True)
+    work.wait()
+    assert own.tolist() == [[3.0] * 3] * 2
+    dist.broadcast(last := torch.full((2, 3), float(rank)), 2)
+    assert float(last.sum()) == 12
+    part = torch.empty(2)
+    dist.reduce_scatter(part, list(whole.split(2)))
+    assert part.tolist() == [6.0 * rank, 6.0 * rank + 3]
+    dist.reduce_scatter_tensor(part, whole, op=dist.ReduceOp.MAX)
+    again = torch.empty_like(whole)
+    dist.all_gather_into_tensor(again, part)
+    assert again.tolist() == whole.tolist()
+    dist.scatter(part, [whole[:2] + each for each in range(size)] if rank == 1 else None, 1)
+    assert part.tolist() == [rank, rank + 1]
+    pieces = [torch.empty(2) for _ in range(size)] if rank == 0 else None
+    dist.gather(part, pieces)
+    dist.reduce(part, 0)
+    assert part.tolist() == [3, 6] or rank
+    dist.all_to_all_single(again, whole + 100 * rank)
+    assert again.tolist() == [100.0 * src + 2 * rank + each for src in range(size) for each in range(2)]
+    texts = [None] * size
+    dist.all_gather_object(texts, f"rank {rank}")
+    assert texts == ["rank 0", "rank 1", "rank 2"]
+    after, before = (rank + 1) % size, (rank - 1) % size
+    came = torch.tensor([9])
+    sending, receiving = dist.P2POp(dist.isend, torch.tensor([rank]), after), dist.P2POp(dist.irecv, came, before)
+    for work in dist.batch_isend_irecv([sending, receiving]):
+        work.wait()
+    assert came.tolist() == [before]
+    dist.barrier(async_op=True).wait()
+    pair = dist.new_group([0, 2])
+    if rank != 1:
+        dist.all_reduce(came, group=pair)
+        assert came.tolist() == [3]
+    dist.monitored_barrier()
+    raise ValueError("every call went well")
+"""
+
+
+def test_a_graded_rank_has_all_calls_of_torch() -> None:
+    with (
+        on_remote_ranks(ALL_CALLS, "train_with_ddp") as function,
+        pytest.raises(CheckFailed, match="every call went well"),
+    ):
+        check_train_with_ddp(function, world_sizes=(3,), trainings=[Accumulation([2, 3], microbatches=[2])])
+
+
+def test_a_graded_rank_reads_of_a_mistake_with_torchs_calls() -> None:
+    text = ALL_CALLS[: ALL_CALLS.index("    own, whole")] + "    dist.all_reduce(torch.ones(2 + rank))\n"
+    with (
+        on_remote_ranks(text, "train_with_ddp") as function,
+        pytest.raises(CheckFailed, match=r"(?s)cell 2, line 6: .*all_reduce\(2 float32"),
+    ):
+        check_train_with_ddp(function, world_sizes=(3,), trainings=[Accumulation([2, 3], microbatches=[2])])
