@@ -237,7 +237,7 @@ def judge_all(
     answers: Sequence[Answer],
     folder: Path = ROOT,
     jobs: int = 2,
-    seconds: float = 60,
+    seconds: float = 120,
     seed: int | None = None,
     tell: Callable[[Judged], None] = lambda judged: None,
     work: Callable[[Answer, Sequence[Cell]], Mapping[str, Said]] = judge,

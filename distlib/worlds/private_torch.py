@@ -214,7 +214,7 @@ def allow_pipelines_on(kind: str) -> bool:
 
     def on_cpu(inner: Callable[..., Any], stage: Any, *args: Any, **kwargs: Any) -> Any:
         device = stage.device
-        stage.device = torch.device("cpu") if device.type == kind else device
+        stage.device = torch.device("cpu") if torch.device(device).type == kind else device  # it may be given as a text
         try:
             return inner(stage, *args, **kwargs)
         finally:

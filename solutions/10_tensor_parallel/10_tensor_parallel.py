@@ -943,7 +943,11 @@ report = check_parallelize(
         CutModel(
             2, Sizes(6, blocks=4, heads=4, head_size=2, hidden=12, gated=True, bias=False)
         ),
-        CutModel(6, Sizes(5, blocks=1, heads=6, head_size=2, hidden=6), batch=(3, 2)),
+        CutModel(
+            6,
+            Sizes(5, blocks=1, heads=6, head_size=2, hidden=6, gated=True),
+            batch=(3, 2),
+        ),
     ],
     drawn=[2, 3],
     seed=105,

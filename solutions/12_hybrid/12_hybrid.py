@@ -966,9 +966,9 @@ def train_on_mesh(
     The loss of a step is the mean over all replicas of
         torch.nn.functional.mse_loss(model(inputs), targets).
 
-    Cost of a step: along dp each block is all-gathered twice, the rest of the model once, and
-        the gradients of each unit are reduce-scattered once. Along tp each block makes two
-        all-reduces. The norm takes a few numbers.
+    Cost of a step: along dp each block is all-gathered twice, the rest of the model once (or
+        twice, which costs no points), and the gradients of each unit are reduce-scattered
+        once. Along tp each block makes two all-reduces. The norm takes a few numbers.
     """
     ### BEGIN SOLUTION
     mesh = init_device_mesh("cpu", (dp_size, tp_size), mesh_dim_names=("dp", "tp"))

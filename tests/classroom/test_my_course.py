@@ -510,7 +510,7 @@ NOTEBOOKS = sorted([*ROOT.glob("course/[0-9]*.ipynb"), *ROOT.glob("exercises/*/*
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_notebook_has_a_promise(path: Path) -> None:
     promise = promise_of(read_notebook(path))
-    assert promise.title != "without a title" and 30 <= promise.minutes <= 240
+    assert promise.title != "without a title" and 20 <= promise.minutes <= 240
     if path.parent.name == "course":
         assert len(promise.able) >= 3 and all(15 < len(phrase) < 160 for phrase in promise.able)
         assert "optional" in path.stem or promise.is_optional == (f"]({path.name}), optional |" in FIRST)

@@ -233,7 +233,7 @@ def test_1f1b_takes_the_time_of_lesson_09(kind: str, microbatches: int) -> None:
     def run(comm: Communicator) -> float:
         rank, size = comm.rank, comm.world_size
         with torch_distributed(comm), charge_computing(comm, flops_per_second=FLOPS):
-            stage = PipelineStage(layers(kind, count=1), rank, size, torch.device(kind))
+            stage = PipelineStage(layers(kind, count=1), rank, size, kind)
             loss = lambda output, target: (output - target).square().mean()  # noqa: E731
             schedule = Schedule1F1B(stage, n_microbatches=microbatches, loss_fn=loss)
             given = torch.ones(ROWS * microbatches, WIDTH, device=kind, requires_grad=True)
