@@ -2,8 +2,8 @@
 # # Price a run
 #
 # You may rent 64 GPUs tonight. Will torch's `fully_shard` keep them busy with Llama 3 8B, or will they wait for each
-# other? Nobody rents 64 GPUs to find out. You run the very program on your laptop, in a minute: its ranks are
-# simulated, its tensors have shapes but no numbers, and its clock is virtual.
+# other? To find out on 64 GPUs is expensive. So you run the very program on your laptop, in a minute: its ranks are
+# simulated, its tensors have shapes but no numbers, and its clock counts the seconds that the cluster would take.
 #
 # **This lesson is optional.** No later lesson needs it.
 #
@@ -42,7 +42,7 @@ from distlib.training.ddp import Span, StepTimes
 # model of any size fits. Here is Llama 3 8B in plain torch; its layers are folded.
 
 # %% tags=["folded"]
-# The model: attention with fewer keys than queries, then a gated MLP
+# The model: fewer heads for keys than for queries, then a gated MLP
 WIDTH, HEADS, KEY_WIDTH, HIDDEN, VOCABULARY = 4096, 32, 1024, 14336, 128256
 
 
@@ -103,16 +103,16 @@ print(
 assert parameters == 8_030_261_248  # as published
 
 # %% [markdown]
-# Training this model takes 128 GB, and an H100 has 80. So the model must be sharded, and `fully_shard` does it.
+# Training this model takes 128 GB, and an H100 has 80. So we shard it.
 #
 # ## The program
 #
-# This is the program that you would run on the cluster. Two lines are the course's. `torch_distributed(comm)` gives
-# torch the simulated ranks. `charge_computing` lets each product of matrices take its time: a GPU here computes
+# This is the program that you would run on the cluster. Two lines belong to this course: `torch_distributed(comm)`
+# gives torch the simulated ranks. `charge_computing` lets each product of matrices take its time: a GPU here computes
 # 350 · 10¹² operations per second, about a third of what an H100 promises, which is what training reaches.
 
 # %%
-IN_BF16 = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+MIXED = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
 FLOPS = 350e12  # per second, of one GPU
 SEQUENCE = 2048  # tokens
 
@@ -128,8 +128,8 @@ def train_one_step(comm: Communicator, layers: int, tokens: int) -> StepTimes:
             model = Llama(layers)
             text = torch.zeros(tokens // SEQUENCE, SEQUENCE + 1, dtype=torch.int64)
         for layer in model.layers:
-            fully_shard(layer, mesh=mesh, mp_policy=IN_BF16)
-        fully_shard(model, mesh=mesh, mp_policy=IN_BF16)
+            fully_shard(layer, mesh=mesh, mp_policy=MIXED)
+        fully_shard(model, mesh=mesh, mp_policy=MIXED)
         optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
         noted = note_computing(comm, model)
         start = comm.time()
@@ -181,9 +181,9 @@ def with_collectives(step: StepTimes, trace: Trace) -> StepTimes:
 
 
 # %% [markdown]
-# The cluster has nodes of 8 GPUs. Inside a node, NVLink carries 370 GB/s from each GPU. Between two nodes there are
-# eight network cards of 50 GB/s. NCCL makes a ring for each card; our all-gather is a single ring, so we give it what
-# the eight rings carry together.
+# The cluster has nodes of 8 GPUs. Inside a node, a program reaches 370 GB/s from each GPU. Between two nodes are eight
+# network cards; through one of them it reaches 46 GB/s. For large messages NCCL makes a ring for each card. Our
+# all-gather is one ring, so its link between nodes has the speed of all eight cards.
 
 # %%
 NVLINK, EIGHT_CARDS, ONE_CARD = (
@@ -214,9 +214,12 @@ step_timeline(
 
 # %% [markdown]
 # Above, the GPU computes: the four layers forward, then the output matrix, which is wide, then the layers backward.
-# Below, the collectives. Each layer is all-gathered while the layer before it computes. Its gradients are
-# reduce-scattered while the next layer computes. So almost all communication is **hidden**. Exposed is what stands at
-# the two ends: nobody can compute before the first all-gather, and after the last gradient nothing is left to compute.
+# Below are the collectives; those that follow one another at once are drawn as one. Layers are all-gathered, and
+# gradients are reduce-scattered, while other layers compute. This communication is **hidden**.
+#
+# **Exposed** are the two ends. At the start the GPU waits for the embedding, the output matrix and the first layer. At
+# the end the gradients of the first layer and of the embedding come last, and nothing is left to compute meanwhile.
+# With four layers the ends are more than half of all communication. With thirty-two they are a small part.
 #
 # ## Thirty-two layers
 #
@@ -258,14 +261,17 @@ assert (
     == f"{two - computing(16_384, 2):.3f}"
     == "0.018"
 )
+assert f"{1 - computing(16_384) / one_node:.1%}" == "0.8%"
+two, three, five = (seconds(16, layers, 2_048, ONE_CARD) for layers in (2, 3, 5))
+assert abs(two + 3 * (three - two) - five) < 1e-9  # also where the network is the limit
 
 # %% [markdown]
-# 18 milliseconds are exposed, half a percent of the step.
+# 18 milliseconds are exposed, 0.8 % of the step.
 #
 # ## Sixty-four GPUs
 #
 # Now the cluster that you may rent: 8 nodes, and each GPU still has 16,384 tokens. Each layer is in 64 shards now, and
-# every all-gather goes 63 times from GPU to GPU.
+# every all-gather takes 63 hops.
 
 # %%
 guess_1 = predict(
@@ -286,13 +292,17 @@ print(guess_1.compare("less than 1 %"))
 assert longer < 0.01
 
 # %% [markdown]
-# A ring sends as many bytes through each GPU, however many GPUs there are, and they stay hidden. Eight times the GPUs
-# train eight times the tokens in the same time.
+# In a ring of $N$ GPUs each sends $(N-1)/N$ of the bytes: almost the same on 64 GPUs as on 8. They stay hidden, so
+# that eight times the GPUs train eight times the tokens in the same time. Two things make it so: the eight cards of a
+# node are as fast as NVLink, and each GPU keeps its number of tokens.
 #
-# How far is that from the truth? The authors of torchtitan trained this model on 8 and on 128 H100s with
-# `fully_shard`: each GPU trained 5,762 tokens per second, and 5,605 on the larger cluster. That is 2.7 % less. Our
-# cluster is a perfect one: all GPUs are equally fast in every layer, and nobody else uses the network. **So take a
-# simulated price as a lower bound.** If a real step takes much longer, look for slow GPUs and links.
+# How far is that from the truth? The authors of torchtitan trained this model with `fully_shard`. On 8 H100s each GPU
+# trained 5,762 tokens per second, and on 128 of them 5,605: that is 2.7 % less. On 8 GPUs their step takes 2.84
+# seconds, a quarter longer than ours. Their sequences are four times as long, and they compute a part of the
+# activations twice, because so many tokens would not fit into memory.
+#
+# In our cluster all GPUs are equally fast in every layer, and nobody else uses the network. **So a simulated step is
+# optimistic.**
 #
 # ## A cheaper cluster
 #
@@ -305,12 +315,12 @@ assert longer < 0.01
 # - Communication takes $6 P / B$ seconds: two bytes per parameter are gathered in bfloat16, and four bytes per gradient
 #   are reduce-scattered in float32, at $B$ bytes per second.
 #
-# Communication is hidden if computing takes longer, and $P$ cancels out: $T \ge 1.5 \, F / B$. Only the tokens of a GPU
-# count, not the size of the model.
+# Communication is hidden if computing takes longer, and $P$ cancels out: about $T \ge 1.5 \, F / B$. This is the
+# **border**. Here $T$ counts the tokens of one forward and backward pass.
 
 # %%
 guess_2 = predict(
-    "F is 350e12 and B is 46e9. With which of these numbers of tokens is a layer hidden?",
+    "F is 350e12 and B is 46e9. With how many tokens on each GPU is it hidden?",
     choices=[
         "all of them",
         "from 4,096 on",
@@ -358,17 +368,18 @@ assert (
 assert f"{cheap[16_384] / dear[16_384] - 1:.0%}" == "6%"
 
 # %% [markdown]
-# With 2,048 tokens a GPU waits most of the step. With twice as many the step takes hardly longer, because it lasts as
-# long as its communication, and twice as many tokens are trained. With 16,384 tokens, above the border, the cheap
-# cluster is 6 % slower than the other: its communication is hidden, except for the two ends of the step.
+# With 2,048 tokens a GPU waits most of the step. With 4,096 the step takes hardly longer, because it lasts as long as
+# its communication, and twice as many tokens are trained. With 16,384 tokens the cheap cluster is 6 % slower than the
+# other: only the two ends are exposed, and they take 0.16 seconds.
 #
-# By the formula the border is 11,413 tokens here. With eight cards it is 1,419.
+# By the formula the border is about 11,400 tokens with one card, and about 1,400 with eight.
 #
 # ## In real frameworks
 #
-# The program above is torch's own, so on a cluster it differs in few lines: `init_process_group("nccl")` instead of
-# `torch_distributed`, `"cuda"` instead of `"meta"`, and no `charge_computing`. But does torch send the same messages
-# without numbers as with them? Here a small model is trained on two real processes, and by shapes alone.
+# The program above is torch's own. On a cluster about ten lines differ: `init_process_group("nccl")` instead of
+# `torch_distributed`, `"cuda"` instead of `"meta"`, real data, and no `charge_computing`. But does torch send the same
+# messages without numbers as with them? Here a small model runs forward and backward on two real processes, and by
+# shapes alone.
 
 
 # %%
@@ -396,23 +407,26 @@ for name, world in {"with numbers": real, "shapes alone": simulated}.items():
 assert real.trace.by_collective(0) == simulated.trace.by_collective(0)
 
 # %% [markdown]
+# Yes: as many messages of each kind, and as many bytes.
+#
 # ## In short
 #
-# - A model on the device `"meta"` has shapes and no numbers, so it fits in a laptop.
-# - `fully_shard` gathers a layer while another one computes, so that communication is hidden.
-# - Hidden is all but the first all-gather and the last reduce-scatter, if a GPU has enough tokens.
-# - Enough are $1.5 \, F / B$ tokens on each GPU, whatever the size of the model.
-# - A simulated price is a lower bound, because real GPUs also wait for the slowest one.
+# - A model on the device `"meta"` has shapes and no numbers, so that it fits in a laptop.
+# - `fully_shard` hides all communication but the two ends, if a GPU has enough tokens.
+# - A GPU needs about $1.5 \, F / B$ tokens, whatever the number of parameters.
+# - Then eight times the GPUs train eight times the tokens, if the network is fast.
+# - A simulated step is optimistic, because nothing disturbs it.
 #
 # <details><summary>Where these sentences stop being true</summary>
 #
 # | sentence | stops being true |
 # |---|---|
-# | enough are 1.5 F/B | F/B with `reduce_dtype` bfloat16. Fewer with long sequences: attention sends nothing. |
-# | whatever the size | With experts all of a layer is gathered, and a token computes with a few of them. |
-# | all but the two ends | With `reshard_after_forward=False` backward gathers nothing: the border is F/B there. |
-# | more GPUs cost nothing | An all-gather on N GPUs takes N − 1 latencies. With thousands these are no longer hidden. |
-# | a lower bound | For the F and the B that you have chosen. With a larger F the step is shorter. |
+# | about 1.5 F/B | F/B if `reduce_dtype` is bfloat16, with `reshard_after_forward=False`, or if all is recomputed. |
+# | | Fewer with long sequences: attention computes more and sends nothing. |
+# | whatever the number | With experts all of a layer is gathered, and a token computes with a few of them. |
+# | eight times the tokens | With a batch of fixed size each GPU has fewer tokens. Thousands of GPUs: latency counts. |
+# | if the network is fast | Sharded inside a node and replicated between nodes, a model sends less between nodes. |
+# | optimistic | For the F and the B that you have chosen: faster kernels reach a larger F. |
 #
 # </details>
 #
@@ -421,9 +435,9 @@ assert real.trace.by_collective(0) == simulated.trace.by_collective(0)
 #
 # ## Now you
 #
-# Change the program, and price it again. Give `reduce_dtype` bfloat16, or `reshard_after_forward=False` for each layer:
-# where is the border now? [Exercise 11](../exercises/11_zero/11_zero.ipynb) belongs to lesson 11. In its last part you
-# write a program with `fully_shard`, with numbers.
+# Change the program, and run it again. Give `reduce_dtype` bfloat16, or `reshard_after_forward=False` for each layer:
+# where is the border now? The last part of
+# [exercise 11](../exercises/11_zero/11_zero.ipynb) asks for a program with `fully_shard`, with numbers.
 #
 # ## Further reading
 #

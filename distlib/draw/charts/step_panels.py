@@ -164,5 +164,5 @@ def _describe(name: str, step: StepTimes) -> str:
     share = f", {format_number(round(100 * step.hidden / step.communicating))} % hidden" if step.communicating else ""
     return (
         f"{name}: the step takes {format_seconds(step.seconds)}, computing {format_seconds(step.computing)}, "
-        f"{count(len(step.of('communication')), 'all-reduce')} {format_seconds(step.communicating)}{share}."
+        f"{count(len(step.of('communication')), 'collective')} {format_seconds(step.communicating)}{share}."
     )
