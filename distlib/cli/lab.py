@@ -48,10 +48,11 @@ def open_lab(extra: list[str], *, instructor: bool = False, from_start: bool = F
     if root is None:
         print(NO_COURSE)
         return 1
-    with contextlib.suppress(OSError):  # they are there already
-        make_private(root / FOLDER)
-    if not instructor and not bring_copies(root):
-        return 1
+    if not instructor:
+        with contextlib.suppress(OSError):  # the copies are there already
+            make_private(root / FOLDER)
+        if not bring_copies(root):
+            return 1
     folder, first = (root, FIRST_LESSON) if instructor else (root / FOLDER, where_to_open(root, from_start=from_start))
     with tempfile.TemporaryDirectory(prefix="distlib-lab-") as spare:
         os.environ.update(folders_for_jupyter(os.environ, Path.home(), Path(spare)))

@@ -11,6 +11,7 @@ from distlib import Communicator, SimulatedWorld
 from distlib.checks import CheckFailed
 from distlib.exercises.ddp.torchs_ddp import Accumulation, check_train_with_ddp
 from distlib.judge.remote.torch_questions import torch_call
+from tests.heard import tells
 from tests.remote_functions import on_remote_ranks
 
 ONES = torch.ones(2)
@@ -138,3 +139,20 @@ def test_a_graded_rank_reads_of_a_mistake_with_torchs_calls() -> None:
         pytest.raises(CheckFailed, match=r"(?s)cell 2, line 6: .*all_reduce\(2 float32"),
     ):
         check_train_with_ddp(function, world_sizes=(3,), trainings=[Accumulation([2, 3], microbatches=[2])])
+
+
+AROUND_TORCH = """
+import gc
+from distlib.communicator import Communicator
+
+def train_with_ddp(model, steps, rate):
+    comm = next(each for each in gc.get_objects() if isinstance(each, Communicator) and each.world_size == 3)
+    came = torch.zeros(2)
+    comm.exchange(torch.ones(2), (comm.rank + 1) % 3, came, (comm.rank - 1) % 3)
+"""
+
+
+def test_what_a_program_of_torchs_sends_without_torch_does_not_count() -> None:
+    with on_remote_ranks(AROUND_TORCH, "train_with_ddp") as function, pytest.raises(CheckFailed) as found:
+        check_train_with_ddp(function, world_sizes=(3,), trainings=[Accumulation([2, 3], microbatches=[2])])
+    assert tells(str(found.value), "checks/senders.txt: not_torchs")
