@@ -70,6 +70,22 @@ class DoneWork(Work):
         return True
 
 
+class AllOf(DoneWork):
+    """Several that are under way, as one. `rank`: what `wait` returns when all of them are over."""
+
+    def __init__(self, rank: int, works: Sequence[Any]) -> None:
+        super().__init__(rank)
+        self._works = works
+
+    def wait(self) -> int:
+        for work in self._works:
+            work.wait()
+        return super().wait()
+
+    def is_completed(self) -> bool:
+        return all([work.is_completed() for work in self._works])
+
+
 class Communicator(ABC):
     """What one rank needs to talk to the others. One rank function gets one communicator.
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from distlib.collectives.reduction import check_op
-from distlib.communicator import Communicator, DoneWork
+from distlib.communicator import AllOf, Communicator, DoneWork
 from distlib.tensor_kinds import check_sendable
 from distlib.torch_backend import streams
 from distlib.torch_backend import torch_calls as calls
@@ -200,7 +200,7 @@ class DistlibGroup(ProcessGroupBase):
     def end_coalescing(self) -> CallWork:
         """One handle for all that was begun since `start_coalescing`."""
         begun, self._together = self._together or [], None
-        return CallWork(_All(begun), [])
+        return CallWork(AllOf(0, begun), [])
 
     def __repr__(self) -> str:
         return f"<DistlibGroup: rank {self.comm.rank} of {self.comm.world_size}>"
@@ -316,22 +316,6 @@ class DistlibGroup(ProcessGroupBase):
             )
         for index, piece in enumerate(pieces):
             check_sendable(name, piece, f" at place {index} of its list", written=written)
-
-
-class _All(DoneWork):
-    """Several calls as one."""
-
-    def __init__(self, works: Sequence[CallWork]) -> None:
-        super().__init__(0)
-        self._works = works
-
-    def wait(self) -> int:
-        for work in self._works:
-            work.wait()
-        return super().wait()
-
-    def is_completed(self) -> bool:
-        return all(work.is_completed() for work in self._works)
 
 
 def _listed(tensors: Any) -> list[torch.Tensor]:

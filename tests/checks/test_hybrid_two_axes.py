@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from distlib.checks.plays.block_models import block_model
+from distlib.checks.rules.block_training import ROOT
 from distlib.checks.task import Draw
-from distlib.exercises.hybrid.two_axes_cases import ROOT, MeshAsOne, TwoAxes, groups_of, two_axes_case
+from distlib.exercises.hybrid.two_axes_cases import MeshAsOne, TwoAxes, groups_of, two_axes_case
 
 PLAN = TwoAxes(3, 2, (5, 7, 8, 2), 2)
 

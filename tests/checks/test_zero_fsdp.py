@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from distlib.checks.plays.block_models import block_model
+from distlib.checks.rules.block_training import ROOT
 from distlib.checks.task import Draw
-from distlib.exercises.zero.fsdp_cases import ROOT, TrainingAsOne, Wrapping, rows_of, wrapping_case
+from distlib.exercises.zero.fsdp_cases import TrainingAsOne, Wrapping, rows_of, wrapping_case
 
 PLAN = Wrapping(3, (5, 7, 9, 2), 2, [2, 3], frozen=["first"])
 

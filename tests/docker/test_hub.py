@@ -145,7 +145,7 @@ except urllib.error.HTTPError as error:
 except urllib.error.URLError:  # each has a network of his own: there the name is not known
     print("no way")
 """
-    assert {hub.inside(name, "python", "-c", program) for name in ("bob", "turing")} <= {"403", "no way"}
+    assert hub.inside("bob", "python", "-c", program) == hub.inside("turing", "python", "-c", program) == "no way"
 
 
 def test_an_instructor_sees_who_is_there(people: dict[str, Member]) -> None:

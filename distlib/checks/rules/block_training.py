@@ -9,6 +9,10 @@ import torch
 
 from distlib.checks.plays.block_models import BlockModel
 
+ROOT = "the root"  # the unit that has what lies in no block
+GATHER, SCATTER = "all_gather_into_tensor", "reduce_scatter_tensor"  # what fully_shard calls for a unit
+NUMBER_BYTES = 8  # of a float64
+
 Gradients = dict[str, torch.Tensor]  # by the name of the parameter
 Batch = tuple[torch.Tensor, torch.Tensor]  # inputs, targets
 
@@ -48,6 +52,19 @@ def rows_of_rank(tensor: torch.Tensor, ranks: int, rank: int) -> torch.Tensor:
 def padded_rows(tensor: torch.Tensor, ranks: int) -> int:
     """The bytes of a rank's rows as they travel: with zeros, so that all ranks have equally many."""
     return -(-len(tensor) // ranks) * (tensor.numel() // len(tensor)) * tensor.itemsize
+
+
+def by_unit(nbytes: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Bytes added up by the unit of `fully_shard` that a parameter is in, where each block is one.
+
+    Args:
+        nbytes: the names of parameters, and the bytes of each.
+    """
+    found: dict[str, int] = {}
+    for name, each in nbytes:
+        unit = ".".join(name.split(".")[:2]) if name.startswith("blocks.") else ROOT
+        found[unit] = found.get(unit, 0) + each
+    return found
 
 
 def is_same_norm(found: object, right: object) -> bool:

@@ -20,11 +20,8 @@ def bytes_by_kind(trace: Trace, rank: int, dtype: torch.dtype | None = None) -> 
 
     `dtype`: count those of this one alone. torch also sends numbers of its own, whole ones, to compare the ranks.
     """
-    sent: Counter[str] = Counter()
-    for message in trace:
-        if message.src == rank and message.nbytes and (dtype is None or message.dtype == dtype_name(dtype)):
-            sent[message.site.collective or POINT_TO_POINT] += message.nbytes
-    return sent
+    counted = trace.filter(lambda each: each.nbytes > 0 and (dtype is None or each.dtype == dtype_name(dtype)))
+    return Counter({name or POINT_TO_POINT: sent.nbytes for name, sent in counted.by_collective(rank).items()})
 
 
 def messages_by_size(trace: Trace, rank: int) -> Counter[tuple[str, int]]:

@@ -14,6 +14,7 @@ from distlib.checks.formatting import count
 from distlib.checks.plays.block_models import BlockModel, block_model
 from distlib.checks.rules.block_training import (
     Gradients,
+    by_unit,
     clipped,
     norm_of,
     padded_rows,
@@ -24,7 +25,7 @@ from distlib.checks.rules.block_training import (
 from distlib.checks.task import Draw
 from distlib.exercises.hybrid.two_axes_plays import train_on_two_axes
 
-SPREAD, ROOT = 0.3, "the root"
+SPREAD = 0.3
 CUT_DIMENSION = {"up.weight": 0, "up.bias": 0, "down.weight": 1}  # along tp
 ON_BOTH = (*CUT_DIMENSION, "down.bias")  # what the plan of tp names
 Clip = Callable[[Gradients, float], Gradients]
@@ -79,11 +80,8 @@ class TwoAxes:
 
     def unit_bytes(self) -> dict[str, int]:
         """The bytes of a rank's shard of each unit along dp, by the unit's name."""
-        found: dict[str, int] = {}
-        for name, each in self.model().named_parameters():
-            unit = ".".join(name.split(".")[:2]) if name.startswith("blocks.") else ROOT
-            found[unit] = found.get(unit, 0) + padded_rows(self.part_of_tp(name, each, 0), self.dp)
-        return found
+        parameters = self.model().named_parameters()
+        return by_unit((name, padded_rows(self.part_of_tp(name, each, 0), self.dp)) for name, each in parameters)
 
 
 def last_two(name: str) -> str:

@@ -14,7 +14,16 @@ from distlib.checks.case import Case
 from distlib.checks.errors import Signs
 from distlib.checks.formatting import count
 from distlib.checks.remark import Remark
-from distlib.checks.rules.block_training import Gradients, clipped, is_same_norm, norm_of
+from distlib.checks.rules.block_training import (
+    GATHER,
+    NUMBER_BYTES,
+    ROOT,
+    SCATTER,
+    Gradients,
+    clipped,
+    is_same_norm,
+    norm_of,
+)
 from distlib.checks.rules.torch_messages import messages_by_size
 from distlib.checks.rules.values import Mistakes, holds, is_close
 from distlib.checks.seen import Seen
@@ -22,7 +31,6 @@ from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
 from distlib.exercises.hybrid.two_axes_cases import (
     CUT_DIMENSION,
-    ROOT,
     MeshAsOne,
     TwoAxes,
     groups_of,
@@ -31,10 +39,8 @@ from distlib.exercises.hybrid.two_axes_cases import (
 )
 
 say = Sentences(__file__)
-GATHER, SCATTER = "all_gather_into_tensor", "reduce_scatter_tensor"
 AT_THE_START = {"scatter", "broadcast"}  # by which torch cuts parameters along tp
 PARTS = {GATHER, SCATTER, "all_gather_into_tensor_coalesced", "all_to_all_single"}
-NUMBER = 8  # bytes of one
 
 SIGNS: Signs = (
     ("must have the same mesh", say("two_meshes")),
@@ -215,7 +221,7 @@ def _sent_along_dp(plan: TwoAxes, sent: Counter[tuple[str, int]], rank: int) -> 
 def _sent_along_tp(seen: Seen, rank: int) -> Remark | None:
     """Of activations only sums travel."""
     plan: TwoAxes = seen.facts
-    parts = {plan.rows * width // plan.tp * NUMBER for width in plan.widths[1:3]}
+    parts = {plan.rows * width // plan.tp * NUMBER_BYTES for width in plan.widths[1:3]}
     for message in seen.trace:
         is_part = message.site.collective in PARTS and message.nbytes in parts
         if message.src == rank and is_part and message.dst % plan.tp != rank % plan.tp:
@@ -233,7 +239,7 @@ def _others(seen: Seen, rank: int) -> Remark | None:
         others[kind] += nbytes * number * (not is_known)
     others["all_reduce"] -= _bytes_of_all_reduces(seen, rank)
     names = list(plan.model().parameters())
-    due = plan.steps * len(names) * 2 * (plan.dp + plan.tp - 2) * NUMBER
+    due = plan.steps * len(names) * 2 * (plan.dp + plan.tp - 2) * NUMBER_BYTES
     if others.total() <= due:
         return None
     kind, nbytes = others.most_common(1)[0]

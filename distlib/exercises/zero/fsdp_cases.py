@@ -14,6 +14,7 @@ from distlib.checks.formatting import count, dtype_name, listed
 from distlib.checks.plays.block_models import BlockModel, block_model
 from distlib.checks.rules.block_training import (
     Gradients,
+    by_unit,
     clipped,
     norm_of,
     padded_rows,
@@ -24,7 +25,7 @@ from distlib.checks.rules.block_training import (
 from distlib.checks.task import Draw
 from distlib.exercises.zero.fsdp_plays import train
 
-SPREAD, ROOT = 0.3, "the root"
+SPREAD = 0.3
 Used = Literal["all", "first", "last"]
 Clips = Literal["by the norm", "by the norm of each rank", "never"]
 
@@ -72,12 +73,11 @@ class Wrapping:
         Args:
             trained: count only what is.
         """
-        found: dict[str, int] = {}
-        for name, each in self.model().named_parameters():
-            unit = ".".join(name.split(".")[:2]) if name.startswith("blocks.") else ROOT
-            counts = not (trained and is_in(name, self.frozen))
-            found[unit] = found.get(unit, 0) + counts * padded_rows(each, self.ranks)
-        return found
+        parameters = self.model().named_parameters()
+        left_out = self.frozen if trained else ()
+        return by_unit(
+            (name, 0 if is_in(name, left_out) else padded_rows(each, self.ranks)) for name, each in parameters
+        )
 
 
 def is_in(name: str, layers: Sequence[str]) -> bool:

@@ -13,17 +13,15 @@ from distlib.checks.case import Case
 from distlib.checks.errors import Signs
 from distlib.checks.formatting import count
 from distlib.checks.remark import Remark
-from distlib.checks.rules.block_training import is_same_norm
+from distlib.checks.rules.block_training import GATHER, NUMBER_BYTES, ROOT, SCATTER, is_same_norm
 from distlib.checks.rules.torch_messages import messages_by_size
 from distlib.checks.rules.values import Mistakes, holds, is_close
 from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
-from distlib.exercises.zero.fsdp_cases import ROOT, TrainingAsOne, Wrapping, rows_of, wrapping_case
+from distlib.exercises.zero.fsdp_cases import TrainingAsOne, Wrapping, rows_of, wrapping_case
 
 say = Sentences(__file__)
-GATHER, SCATTER = "all_gather_into_tensor", "reduce_scatter_tensor"
-NUMBER = 8  # bytes of one that travels for the norm
 
 SIGNS: Signs = (
     ("got mixed torch.Tensor and DTensor", say("mixed")),
@@ -188,7 +186,7 @@ def _others(plan: Wrapping, sent: Counter[tuple[str, int]], rank: int) -> Remark
     for (kind, nbytes), number in sent.items():
         others[kind] += nbytes * number * ((kind, nbytes) not in known)
     parameters = len(list(plan.model().parameters()))
-    due = len(plan.passes) * parameters * 2 * (plan.ranks - 1) * NUMBER
+    due = len(plan.passes) * parameters * 2 * (plan.ranks - 1) * NUMBER_BYTES
     if others.total() <= due:
         return None
     kind, nbytes = others.most_common(1)[0]

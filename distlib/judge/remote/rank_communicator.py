@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from distlib.communicator import Communicator, Work
+from distlib.communicator import AllOf, Communicator, Work
 from distlib.judge.remote.wire import Wire
 from distlib.worlds.call_site import find_call_site
 from distlib.worlds.diagnosis import MessageMismatch, PeerLost
@@ -114,7 +114,7 @@ class RankCommunicator(Communicator):
         beginning = RankCommunicator(self._wire, self.group, self.rank, self.world_size, self._call)
         beginning._begun = []
         function(beginning, *args, **kwargs)
-        return RemoteWorks(self.rank, beginning._begun)
+        return AllOf(self.rank, beginning._begun)
 
     def run_torch_call(
         self, call: str, given: Sequence[torch.Tensor], landings: Sequence[torch.Tensor], root: int = 0, op: str = "SUM"
@@ -175,21 +175,6 @@ class RemoteWork(Work):
         if self._peer is None and ask(self._wire, "is_completed", work=self._number):
             self.wait()
         return self._peer is not None
-
-
-class RemoteWorks(Work):
-    """The handle of several."""
-
-    def __init__(self, rank: int, works: Sequence[RemoteWork]) -> None:
-        self._rank, self._works = rank, works
-
-    def wait(self) -> int:
-        for work in self._works:
-            work.wait()
-        return self._rank
-
-    def is_completed(self) -> bool:
-        return all([work.is_completed() for work in self._works])
 
 
 def fill(targets: Sequence[torch.Tensor], arrived: Sequence[torch.Tensor]) -> None:

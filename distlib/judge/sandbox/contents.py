@@ -106,7 +106,7 @@ def environment(home: str = HOME, library: str = LIBRARY) -> dict[str, str]:
         "TF_NUM_INTEROP_THREADS": "1",
         "TF_NUM_INTRAOP_THREADS": "1",
         "TMPDIR": home,
-        "TORCHINDUCTOR_CACHE_DIR": home,  # torch.s optimizers import its compiler, which asks for it
+        "TORCHINDUCTOR_CACHE_DIR": home,  # torch's optimizers import its compiler, which asks for it
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # the course's own backend is not in a sandbox
         "USER": "student",
     }
