@@ -209,7 +209,9 @@ world = world_of(8, EIGHT_CARDS, record=True)
 step = world.run(train_one_step, 4, 16_384)[0]
 step = with_collectives(step, world.trace)
 step_timeline(
-    {"8 GPUs": step}, title="Four layers of Llama 3, rank 0, 16,384 tokens on each GPU"
+    {"8 GPUs": step},
+    title="Four layers of Llama 3, rank 0, 16,384 tokens on each GPU",
+    communication="collective",
 )
 
 # %% [markdown]

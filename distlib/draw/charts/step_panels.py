@@ -55,12 +55,15 @@ _LOOKS: dict[str, dict[str, Any]] = {
 _SHORTEST = 0.01  # of the longest step
 
 
-def step_timeline(steps: Mapping[str, StepTimes], title: str | None = None) -> Picture:
+def step_timeline(
+    steps: Mapping[str, StepTimes], title: str | None = None, *, communication: str = "all-reduce"
+) -> Picture:
     """Draw when one rank computes, communicates and waits, for one or several ways to do a step.
 
     Args:
         steps: by name, what `StepClock` has noted. All share one scale; each begins at 0.
         title: the headline; by default "Where the time of a step goes".
+        communication: what each span of communication is, for the text of the picture.
 
     Raises:
         ValueError: nothing to draw.
@@ -72,10 +75,10 @@ def step_timeline(steps: Mapping[str, StepTimes], title: str | None = None) -> P
         if not isinstance(step, StepTimes):
             raise TypeError(f"expected StepTimes for {name!r}, as clock.steps has them, got {type(step).__name__}")
     with drawing_style():
-        return _draw(steps, title or "Where the time of a step goes")
+        return _draw(steps, title or "Where the time of a step goes", communication)
 
 
-def _draw(steps: Mapping[str, StepTimes], title: str) -> Picture:
+def _draw(steps: Mapping[str, StepTimes], title: str, communication: str) -> Picture:
     panel = 2 * _ROW + _GAP
     figure = new_figure(WIDTH, _TOP + panel * len(steps) + _FOOT)
     add_titles(figure, title, "above: computing, or waiting for others; below: communication", title_room=400)
@@ -100,7 +103,8 @@ def _draw(steps: Mapping[str, StepTimes], title: str) -> Picture:
         )
         look = {"size": points(BODY), "va": "center", "annotation_clip": False}
         label_end(axes, format_seconds(step.seconds), end, top + _ROW, gap=6, **look)
-    return Picture(figure, _alt(steps, title))
+    described = (_describe(name, step, communication) for name, step in steps.items())
+    return Picture(figure, " ".join([f"{title}.", *described]))
 
 
 def _waits(step: StepTimes, shortest: float) -> Iterator[Span]:
@@ -156,13 +160,9 @@ def _name_size(name: str) -> float:
     return min(BODY, BODY * room / max(1.0, text_width(name, BODY)))
 
 
-def _alt(steps: Mapping[str, StepTimes], title: str) -> str:
-    return " ".join([f"{title}.", *(_describe(name, step) for name, step in steps.items())])
-
-
-def _describe(name: str, step: StepTimes) -> str:
+def _describe(name: str, step: StepTimes, communication: str) -> str:
     share = f", {format_number(round(100 * step.hidden / step.communicating))} % hidden" if step.communicating else ""
     return (
         f"{name}: the step takes {format_seconds(step.seconds)}, computing {format_seconds(step.computing)}, "
-        f"{count(len(step.of('communication')), 'collective')} {format_seconds(step.communicating)}{share}."
+        f"{count(len(step.of('communication')), communication)} {format_seconds(step.communicating)}{share}."
     )
