@@ -750,7 +750,8 @@ assert [result["indices"][0][0][:3] for result in report[65].results] == [
 # torch's DDP is used as yours, with three differences.
 #
 # - It takes no `comm`: it finds torch's **default process group**, which is open when your function is called.
-# - There is no `finish`. When `backward()` returns, `parameter.grad` is the average over all ranks.
+# - There is no `finish`, and no call of yours averages: DDP sends during `backward()`. When it returns,
+#   `parameter.grad` is the average over all ranks.
 # - It decides in the *forward* pass whether the backward pass will send. So both passes of a microbatch stand inside
 #   `with ddp.no_sync():`, or both outside.
 #
@@ -834,8 +835,8 @@ for message in two.trace:
         print(f"rank 0 sends {message.nbytes} bytes to rank 1: {message.site.call}")
 
 # %% [markdown]
-# **Visible test: 2 points.** 1, 2 and 3 ranks. It compares the parameters with a single process, and counts the bytes
-# of all-reduces and of broadcasts.
+# **Visible test: 2 points.** 1, 2 and 3 ranks. It compares the parameters with a single process, counts the bytes of
+# all-reduces and of broadcasts, and looks whether gradients are averages when the last backward pass of a step ends.
 
 # %% test="train_with_ddp_visible" points=2
 from distlib.exercises.ddp.torchs_ddp import Accumulation, check_train_with_ddp

@@ -275,6 +275,16 @@ def test_programs_of_torchs_are_judged_alike_everywhere(place: Any, old: str, ne
     assert words in said and bool(words) == bool(said)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("right_with_a_hook_of_its_own", ""), ("wrong_by_hand", "after the backward pass, by a call of your own")],
+)
+def test_who_averages_is_judged_alike_everywhere(place: Any, name: str, words: str) -> None:
+    with place(answer(f"train_with_ddp/{name}"), "train_with_ddp") as function:
+        said = remark(check_train_with_ddp, function, world_sizes=(1, 2), trainings=[ACCUMULATION])
+    assert words in said and bool(words) == bool(said)
+
+
 def test_a_step_is_that_of_one_model_on_all_samples_and_no_mistake_is_right() -> None:
     draw = Draw(7)
     inputs = next(iter(check_train_with_ddp.cases(draw, world_sizes=(3,), trainings=[ACCUMULATION]))).inputs

@@ -200,6 +200,7 @@ def _(seen: Seen) -> Remarks:
         )
     if seen.size > 1:
         yield _gradients_sent(seen)
+        yield _averaged_in_time(seen, names)
         yield _parameters_sent(seen)
 
 
@@ -241,6 +242,17 @@ def _gradients_sent(seen: Seen) -> Remark | None:
     causes = {passes * a_round: "never_no_sync", 2 * steps * a_round: "besides", (passes + steps) * a_round: "besides"}
     cause = say(causes.get(found, "other_rounds"))
     return say.remark("gradients_sent", found=found, due=steps * a_round, cause=cause)
+
+
+def _averaged_in_time(seen: Seen, names: Sequence[str]) -> Remark | None:
+    """Whether all ranks have the same gradients as soon as the last backward pass of a step ends."""
+    trained = [number for number in range(len(names)) if number // 2 not in seen.facts.frozen]
+    for step, last in enumerate(itertools.accumulate(seen.facts.microbatches), 1):
+        first, *others = (seen[rank]["gradients"][last - 1] for rank in seen.ranks)
+        for number, other in itertools.product(trained, others):
+            if first[number] is None or not same(other[number], first[number]):
+                return say.remark("averaged_late", name=names[number], step=step)
+    return None
 
 
 def _parameters_sent(seen: Seen) -> Remark | None:

@@ -30,6 +30,7 @@ class WatchedLayers(torch.nn.Module):
     Attributes:
         passes: each forward pass that a backward pass may follow: FORWARD, or OUTSIDE if no DDP has called it, and how
             many samples; each backward pass: BACKWARD, and 0.
+        gradients: of each backward pass, those of all parameters as it ends; None for one that has none.
     """
 
     def __init__(self, layers: Sequence[tuple[torch.Tensor, torch.Tensor]], frozen: Sequence[int]) -> None:
@@ -38,6 +39,7 @@ class WatchedLayers(torch.nn.Module):
         for number in frozen:
             self.layers[number].requires_grad_(False)
         self.passes: list[tuple[str, int]] = []
+        self.gradients: list[list[torch.Tensor | None]] = []
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Of [samples, features]: [samples, outputs]."""
@@ -53,6 +55,12 @@ class WatchedLayers(torch.nn.Module):
 
     def _note_backward(self, gradient: torch.Tensor) -> None:
         self.passes.append((BACKWARD, 0))
+        at_the_end = torch.autograd.Variable._execution_engine.queue_callback  # what begins there, too, follows DDP's
+        at_the_end(lambda: at_the_end(self._note_gradients))
+
+    def _note_gradients(self) -> None:
+        gradients = [parameter.grad for parameter in self.parameters()]
+        self.gradients.append([None if gradient is None else gradient.clone() for gradient in gradients])
 
 
 def _is_inside_ddp() -> bool:
@@ -75,9 +83,10 @@ def train_in_group(
             "rate".
 
     Returns:
-        The "parameters" afterwards, in their order; and the "passes" of the model.
+        The "parameters" afterwards, in their order; the "passes" of the model, and its "gradients".
     """
     model = WatchedLayers(inputs["layers"], inputs["frozen"])
     with process_group(comm):
         function(model, inputs["steps"], inputs["rate"])
-        return {"parameters": [each.detach().clone() for each in model.parameters()], "passes": model.passes}
+        parameters = [each.detach().clone() for each in model.parameters()]
+        return {"parameters": parameters, "passes": model.passes, "gradients": model.gradients}
