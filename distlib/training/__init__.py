@@ -1,5 +1,7 @@
 """Training on several ranks, one method a module. None of them knows another.
 
+Read the plain edition of a method first, where it has one: a file called `plain`, without options.
+
 data_parallel     one model, its batch split by a master rank
 ddp               a model on every rank, gradients summed while backward runs (`buckets`)
 zero              optimizer states, gradients and parameters in shards: ZeRO, FSDP
@@ -14,6 +16,7 @@ sampler           which samples a rank trains on
 large_batch       accumulated gradients, warm-up of the learning rate, local SGD
 parameter_server  servers that keep the parameters, workers that push gradients (`shards`)
 gossip            averages with neighbors only, decentralized SGD, push-sum (`mixing`: who talks to whom)
+plain_gossip      decentralized SGD: the plain edition of gossip
 strategy          which layout of copies, stages and shared layers for which hardware
 model_stack       many small models trained at once, for experiments
 mesh              several methods at once, each along an axis of a mesh of ranks: the one that knows others

@@ -13,6 +13,8 @@ are under way at the same time. In a ring all-reduce a rank sends 2·S·(n - 1)/
 everybody waits for everybody. In a round of gossip a rank waits for its neighbors only: what is slow somewhere is felt
 one place further in each round.
 
+Read `plain_gossip` first: decentralized SGD with one matrix, in one file.
+
 Which ranks talk, and the weights, are in a matrix: see `mixing`. A *schedule* is one matrix for all rounds, or several
 which take turns.
 

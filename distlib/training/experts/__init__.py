@@ -1,5 +1,7 @@
 """A mixture of experts over ranks: each token goes to a few of them, wherever they are.
 
+plain          read this first: two experts per token, and the all-to-alls there and back
+
 router         which experts a token goes to, and with what weight
 load_balance   the auxiliary loss that keeps all experts busy
 capacity       which tokens an expert has room for

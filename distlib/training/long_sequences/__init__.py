@@ -1,5 +1,7 @@
 """Attention over sequences that are too long for one rank: each rank has a part of the positions.
 
+plain              read this first: causal ring attention, forward and backward
+
 sequence_order     which positions a rank has, contiguous or zigzag
 attention_work     how much each rank computes, step by step
 online_softmax     softmax of scores that come in blocks

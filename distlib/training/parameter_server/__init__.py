@@ -41,9 +41,11 @@ Distributed ML via a Stale Synchronous Parallel Parameter Server", NIPS 2013, se
 Distributed Synchronous SGD", 2016, arXiv:1604.00981, section 3 (backup workers). W. Zhang et al., "Staleness-aware
 Async-SGD for Distributed Deep Learning", IJCAI 2016, arXiv:1511.05950 (a weight that falls with the staleness).
 
+plain       read this first: one server and its workers, synchronous or asynchronous
+
 protocol    what workers and servers say to each other
 log         what a server has done
-server      the loop of a server: read this first
+server      the loop of a server
 worker      the loop of a worker
 checkpoint  what a server knows, in a file
 replica     a second server that takes the place of one that dies
