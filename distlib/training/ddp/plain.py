@@ -36,10 +36,7 @@ from distlib.training.same_parameters import check_same_parameters, trained_para
 
 @checked
 def average_per_parameter(comm: Communicator, module: nn.Module) -> None:
-    """Average the gradients of all ranks, in place, with one all-reduce per parameter.
-
-    A parameter without a gradient is left out; that must be so on all ranks or on none.
-    """
+    """Average the gradients of all ranks, in place, one by one; either all ranks have one for a parameter, or none."""
     for parameter in module.parameters():
         if parameter.grad is not None:
             all_reduce(comm, parameter.grad)
@@ -51,8 +48,7 @@ class PlainDDP(OneRankOnly, nn.Module):
 
     Args:
         comm: of this rank. In a SimulatedWorld it takes contexts="threads".
-        module: the same model on every rank; its weights and buffers become rank 0's, in place. All parameters have one
-            dtype, and each one that is trained gets a gradient in every backward pass.
+        module: its weights and buffers become rank 0's. All have one dtype; the trained ones a gradient in every pass.
         bucket_bytes, first_bucket_bytes: see `assign_buckets`.
     """
 

@@ -1,5 +1,7 @@
 """Pipeline parallelism: the layers of a model over several ranks, and microbatches that go through them.
 
+plain         read this first: one stage per rank, one forward, one backward in turn
+
 cutting       layers into stages, by what they cost and not by how many they are
 plan          which message each action of a schedule needs, and where its result goes
 shapes        what travels between the stages: found before anything is computed; stages that do not fit are named

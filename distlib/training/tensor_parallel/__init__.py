@@ -1,5 +1,7 @@
 """Tensor parallelism: one layer over several ranks. Each has a part of every weight, and none ever has a whole one.
 
+plain         read this first: layers cut by columns and by rows, an MLP and attention made of them
+
 operators     copy_to_ranks and sum_over_ranks: what one does forward, the other does backward; the same for sequences
 shares        which part is this rank's, and does it divide?
 drawing       a part of a random weight, the same whichever way the weight is cut

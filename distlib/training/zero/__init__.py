@@ -1,5 +1,8 @@
 """ZeRO and FSDP: what every rank would keep alike is sharded, and each rank keeps its own part.
 
+plain_stage1        read this first: an optimizer that updates one shard, between a reduce-scatter and an all-gather
+plain_stage3        then this: a unit of which each rank keeps a shard, and gathers the others to compute
+
 sharded_optimizer   stage 1: the optimizer's states
 sharded_gradients   stage 2: and gradients
 fully_sharded       stage 3: and parameters
