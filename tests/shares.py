@@ -55,7 +55,7 @@ SECONDS = {
     "test_commands.py": 120,
 }
 OTHERS_SECONDS = 40
-# Of this one, tests without a parameter are about whatever the others have run, so they are in every share.
+# Of this one, tests without a parameter are about whatever the others have run, so they are in every share with others.
 ABOUT_THE_OTHERS = "test_answers_fast.py"
 
 
@@ -73,10 +73,14 @@ def read_share(text: str) -> tuple[int, int]:
 
 
 def of_other_shares(items: Sequence[pytest.Item], number: int, count: int) -> list[pytest.Item]:
-    """The slow tests that are not in this share."""
+    """The slow tests that are not in this share.
+
+    Nor is a test there about what others of its file have run, where it has none of these: by itself it runs them all.
+    """
     slow = [item for item in items if item.get_closest_marker("slow")]
     dealt = deal_out({_part(item) for item in slow} - {""}, count)
-    return [item for item in slow if _part(item) and dealt[_part(item)] != number]
+    files = {item.path for item in slow if _part(item) and dealt[_part(item)] == number}
+    return [item for item in slow if (dealt[_part(item)] != number if _part(item) else item.path not in files)]
 
 
 def deal_out(parts: Iterable[str], count: int) -> dict[str, int]:

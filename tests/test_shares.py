@@ -6,10 +6,12 @@ import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from tests.shares import OTHERS_SECONDS, SECONDS, deal_out, read_share
+from tests.shares import OTHERS_SECONDS, SECONDS, deal_out, of_other_shares, read_share
 
 FILES = ("tests/notebooks/test_lessons.py", "tests/test_answers_fast.py", "tests/clinic")
 OTHERS = ("tests/launch/test_elastic.py", "tests/docker/test_hub.py")
@@ -45,6 +47,20 @@ def test_what_is_about_one_lesson_or_in_one_file_is_together() -> None:
     for words in ("[13_tensorflow]", "[order_of_calls", *OTHERS):
         about = {name for name in slow if words in name}
         assert about and [about & collected(share) for share in SHARES].count(set()) == COUNT - 1, words
+
+
+def slow_test(file: str, *parameters: str) -> Any:
+    """What is asked of a test that pytest has collected."""
+    callspec = {"callspec": SimpleNamespace(params=dict(enumerate(parameters)))} if parameters else {}
+    return SimpleNamespace(path=Path(file), get_closest_marker=bool, **callspec)
+
+
+def test_what_has_run_is_looked_at_only_where_something_has() -> None:
+    """By itself such a test would have the answers to all exercises judged."""
+    hub, about_one = slow_test("test_hub.py"), slow_test("test_answers_fast.py", "05_ddp")
+    about_all = slow_test("test_answers_fast.py")
+    assert of_other_shares([hub, about_one, about_all], 1, 2) == [about_one, about_all]
+    assert of_other_shares([hub, about_one, about_all], 2, 2) == [hub]
 
 
 def test_no_share_has_much_more_to_do_than_another() -> None:
