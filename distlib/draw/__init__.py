@@ -17,6 +17,7 @@
     histogram                how often each whole number came up, such as a staleness
     memory_per_rank          how many bytes each rank keeps at most
     memory_over_time         which bytes are alive while a training step goes on
+    memory_and_room          what one process keeps, in named pieces, above the memory that it has
     memory_parts             what these bytes are: weights, gradients, …
     pipeline_timeline        when each rank of a pipeline does which action, and how many microbatches it keeps
     play_pipeline            the same, to play and to step through
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from distlib.draw.charts.decision_trees import decision_tree
     from distlib.draw.charts.heat_maps import heat_map
     from distlib.draw.charts.histograms import histogram
+    from distlib.draw.charts.memory_and_room import memory_and_room
     from distlib.draw.charts.memory_bars import memory_per_rank
     from distlib.draw.charts.memory_curves import memory_over_time
     from distlib.draw.charts.memory_parts import memory_parts
@@ -69,6 +71,7 @@ __all__ = [
     "explore_race",
     "heat_map",
     "histogram",
+    "memory_and_room",
     "memory_over_time",
     "memory_parts",
     "memory_per_rank",
@@ -99,6 +102,7 @@ _HOMES = {
     "explore_race": "players.explorer",
     "heat_map": "charts.heat_maps",
     "histogram": "charts.histograms",
+    "memory_and_room": "charts.memory_and_room",
     "memory_over_time": "charts.memory_curves",
     "memory_parts": "charts.memory_parts",
     "memory_per_rank": "charts.memory_bars",

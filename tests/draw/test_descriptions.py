@@ -46,6 +46,9 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "heat_map": lambda: draw.heat_map({1: {2: 0.5, 4: 0.6}, 3: {2: 0.7, 4: 0.8}}, across="a", down="b", title="Found"),
     "compare_costs": lambda: draw.compare_costs({"ring": {"bytes": 8}, "tree": {"bytes": 4}}, title="Costs"),
     "histogram": lambda: draw.histogram({"equal": [0, 1, 1]}, along="staleness", title="Found"),
+    "memory_and_room": lambda: draw.memory_and_room(
+        {"weights": 8e9, "gradients": 8e9}, {"a GPU": 12e9}, title="Too much"
+    ),
     "memory_over_time": lambda: draw.memory_over_time({"stage 1": ALIVE}, "Memory", limit=96),
     "memory_parts": lambda: draw.memory_parts({"alone": [{"weights": 64, "gradients": 64}]}, "Memory"),
     "memory_per_rank": lambda: draw.memory_per_rank({"GPipe": [64, 64], "1F1B": [64, 32]}, "Activations"),
