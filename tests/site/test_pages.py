@@ -25,6 +25,7 @@ from distlib.authoring.stored_runs import StoredRuns
 from distlib.classroom.uploads.published import NAMED, repository_of
 from distlib.draw.live import BROWSER, instead_html
 from distlib.draw.players.moving_ring import moving_ring
+from distlib.folded_answers import is_answer
 
 VOCABULARY = """rank world_size chunk shard bucket microbatch num_microbatches stage num_stages src dst root next_rank
 previous_rank all_reduce reduce_scatter all_gather dp pp tp gpipe interleaved_1f1b zero_bubble 2F0 warmup latency
@@ -116,8 +117,10 @@ def test_a_lesson_without_a_run_says_so_and_folds_what_is_folded(tmp_path: Path)
     page = nbformat.reads(lesson_page(StoredRuns(ROOT, tmp_path), "02_all_reduce", "").text, as_version=4)
     assert "No run of this lesson is stored" in page.cells[1].source
     assert "(../exercises/02_all_reduce/02_all_reduce.ipynb)" in page.cells[1].source
-    folded = [cell for cell in page.cells if "hide-cell" in cell.metadata.get("tags", [])]
+    folded = [cell for cell in page.cells if cell.metadata.get("tags")]
     assert folded and all(cell.metadata["mystnb"]["code_prompt_show"] in cell.source for cell in folded)
+    assert {cell.metadata["tags"][0] for cell in folded if is_answer(cell.source)} == {"hide-cell"}
+    assert {cell.metadata["tags"][0] for cell in folded if not is_answer(cell.source)} == {"hide-input"}
 
 
 @pytest.mark.parametrize("path", EXERCISES, ids=lambda path: path.stem)
@@ -276,12 +279,21 @@ def test_every_link_to_the_repository_has_its_name() -> None:
     assert set(re.findall(r"https://([\w-]+)\.github\.io/([\w.-]+)", text)) == {(account, repository)}
 
 
+def test_no_reader_can_click_on_a_link_that_leads_nowhere() -> None:
+    """Until there is a repository, what would lead to it stands in a comment, or in code."""
+    readme = re.sub(r"<!--.*?-->", "", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    assert read_repository(ROOT) or not re.search(r"ACCOUNT|REPOSITORY", readme)
+    clicked = [line for line in (ROOT / "ANYWHERE.md").read_text().splitlines() if not line.startswith("    ")]
+    assert read_repository(ROOT) or not re.search(r"\]\([^)]*ACCOUNT", "\n".join(clicked))
+
+
 def test_a_repository_is_named_everywhere_at_once(tmp_path: Path) -> None:
     for document in NAMED:
         (tmp_path / document).write_text((ROOT / document).read_text())
     old = repository_of((ROOT / "pyproject.toml").read_text())
     assert name_repository(tmp_path, "ada/rings") == list(NAMED)
     text = "".join((tmp_path / document).read_text() for document in NAMED)
+    assert "](https://mybinder.org" in text and "<!-- shown once" not in text
     assert old not in text and "https://ada.github.io/rings/" in text and read_repository(tmp_path) == "ada/rings"
     assert name_repository(tmp_path, "ada/rings") == []
     with pytest.raises(ValueError, match="a name such as ada/course"):

@@ -13,6 +13,7 @@ from distlib.authoring.cells import FOLDED
 from distlib.authoring.site.one_click import one_click_links
 from distlib.authoring.site.page_outputs import PageOutputs
 from distlib.authoring.stored_runs import StoredRuns
+from distlib.folded_answers import is_answer
 
 _NO_RUN = "No run of this lesson is stored, so this page has no outputs."
 
@@ -78,8 +79,12 @@ def _page(notebook: Any, below_the_title: list[str]) -> NotebookPage:
 
 
 def _folding(cell: Any) -> dict[str, Any]:
-    """The metadata of a code cell. Folded, it shows the comment that is its first line."""
+    """The metadata of a code cell. Folded, it shows the comment that is its first line, and what it has drawn or said.
+
+    Of an answer nothing else is shown: its output says only that it has not run.
+    """
     if FOLDED not in cell.metadata.get("tags", ()):
         return {}
     title = cell.source.partition("\n")[0].removeprefix("# ")
-    return {"tags": ["hide-cell"], "mystnb": {"code_prompt_show": title, "code_prompt_hide": title}}
+    hidden = "hide-cell" if is_answer(cell.source) else "hide-input"
+    return {"tags": [hidden], "mystnb": {"code_prompt_show": title, "code_prompt_hide": title}}
