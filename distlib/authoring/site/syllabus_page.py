@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from distlib.classroom.my_course.lesson_promise import LessonPromise, promise_of
-from distlib.classroom.student_copies.notebook_json import read_notebook, text_of
+from distlib.classroom.my_course.lesson_promise import LessonPromise, opening_of, promise_of
+from distlib.classroom.student_copies.notebook_json import read_notebook
 
 _BOX, _ACROSS, _DOWN = (118, 40), 148, 84  # a box's width and height, and how far the next one is, in pixels
 _NEEDS = re.compile(r"\*\*You need:\*\*(.*?\.)(?=\s|$)(?![^\[]*\])", re.DOTALL)
 _LINK = re.compile(r"\]\((\d\w*)\.ipynb\)")
-_ROW = re.compile(r"^\| \[.*?\]\(course/(\w+)\.ipynb\)(?:, optional)? \| ([^|]+?) \|", re.MULTILINE)
+_ROW = re.compile(r"^\| \[.*?\]\(course/(\w+)\.ipynb\)(?:, side road)? \| ([^|]+?) \|", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def read_lessons(root: Path) -> list[LessonFacts]:
     facts = []
     for path in sorted(root.glob("course/[0-9]*.ipynb")):
         notebook = read_notebook(path)
-        promise, needs = promise_of(notebook), _NEEDS.search(text_of(notebook["cells"][0]))
+        promise, needs = promise_of(notebook), _NEEDS.search(opening_of(notebook))
         if not (promise.minutes and needs and path.stem in abilities):
             raise ValueError(f"{path.name} does not say how long it takes, or what it needs, or the README lacks it")
         linked = tuple(name for name in _LINK.findall(needs[1]) if name != path.stem)

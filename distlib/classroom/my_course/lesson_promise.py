@@ -1,4 +1,6 @@
-"""What a notebook promises in its first cells: its title, how long it takes, and what one can do afterwards.
+"""What a notebook promises in its opening: its title, how long it takes, and what one can do afterwards.
+
+The opening is all text above the first section. Code may stand in it, and the promise may be a quotation, with ">".
 
 # # Trees and grids
 # After this lesson you will be able to
@@ -17,6 +19,8 @@ _TITLE = re.compile(r"^# (?:Exercise \w+: )?(.+)$", re.MULTILINE)
 _TIME = re.compile(r"\*\*Time:\*\*\s+about\s+(\d+)\s+minutes")
 _ABLE = re.compile(r"you will be able to\s*\n\s*\n((?:(?:- |  ).*\n)+)")
 _POINT = re.compile(r"^- (.+(?:\n  .+)*)", re.MULTILINE)
+_QUOTED = re.compile(r"^> ?", re.MULTILINE)
+_SECTION = re.compile(r"^## ", re.MULTILINE)
 _OPTIONAL = "**This lesson is optional.**"
 
 
@@ -42,12 +46,17 @@ class LessonPromise:
         return self.title.partition(":")[0]
 
 
+def opening_of(notebook: Notebook) -> str:
+    """The text above the first section of a notebook, without the marks of quotations."""
+    text = "\n\n".join(text_of(cell) for cell in notebook["cells"] if cell.get("cell_type") == "markdown")
+    return _QUOTED.sub("", _SECTION.split(text, maxsplit=1)[0])
+
+
 def promise_of(notebook: Notebook) -> LessonPromise:
-    """What the first text cell of a notebook says."""
-    texts = (text_of(cell) for cell in notebook["cells"] if cell.get("cell_type") == "markdown")
-    first = next(texts, "")
-    title, time, able = _TITLE.search(first), _TIME.search(first), _ABLE.search(f"{first}\n")
+    """What the opening of a notebook says."""
+    opening = opening_of(notebook)
+    title, time, able = _TITLE.search(opening), _TIME.search(opening), _ABLE.search(f"{opening}\n")
     points = _POINT.findall(able[1]) if able else []
     phrases = tuple(" ".join(point.split()).rstrip(",.") for point in points)
     heading = title[1].strip() if title else "without a title"
-    return LessonPromise(heading, int(time[1]) if time else 0, phrases, _OPTIONAL in first)
+    return LessonPromise(heading, int(time[1]) if time else 0, phrases, _OPTIONAL in opening)
