@@ -1100,8 +1100,20 @@ for pattern in (flat_with_isend, broadcast):
 #
 # ## In real frameworks
 #
-# `torch.distributed` has the four patterns under the same names. They run on the same four ranks here. We compare what
-# they leave behind with what the library's leave.
+# The names of this course are those of `torch.distributed`, which programs on large clusters use. There, one group of
+# ranks is set up for the whole process, instead of a communicator that is handed to a function.
+#
+# | here | in torch.distributed |
+# |---|---|
+# | `comm.rank`, `comm.world_size` | `dist.get_rank()`, `dist.get_world_size()` |
+# | `comm.send`, `comm.recv` | `dist.send`, `dist.recv` |
+# | `World(4)` and `world.run(f)` | `torchrun --nproc-per-node 4 program.py` |
+#
+# Our communicator also checks every message. In `torch.distributed` on gloo (torch 2.13), a message that is too long
+# for the receiver's tensor aborts the receiving process, and the sender notices nothing.
+#
+# The four patterns have the same names, too. `torch_distributed` sets up torch's group over our four ranks, so that we
+# can compare the results.
 
 # %%
 import torch.distributed as dist
@@ -1146,6 +1158,20 @@ theirs, ours = world.run(patterns_of_torch), world.run(patterns_of_ours)
 assert theirs == ours
 assert ours[0]["reduce"] == [1111] * 4 and ours[3]["scatter"] == [6, 7]
 print("torch.distributed and ours agree.")
+
+
+# %% tags=["folded"]
+# Random numbers on ranks
+# A world starts each run from the same seed, and rank r starts from the world's seed plus r. So the ranks draw
+# different numbers, and a second run draws the same numbers again: a mistake comes back when you run its cell again.
+def draw_one(comm: Communicator) -> float:
+    return round(torch.rand(1).item(), 3)
+
+
+first, second = world.run(draw_one), world.run(draw_one)
+assert len(set(first)) == 4 and first == second
+with World(4, seed=100) as other:
+    assert not set(other.run(draw_one)) & set(first)
 
 # %% [markdown]
 # | here, `comm` | in torch.distributed |

@@ -1,18 +1,18 @@
-"""The minutes in the tables of the README and of lesson 00: those that the notebooks promise, and their sums."""
+"""The minutes and hours of the README, and the roads in lesson 00: those that the notebooks promise, and their sums."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-import pytest
-
 from distlib.classroom.my_course.lesson_promise import promise_of
 from distlib.classroom.student_copies.notebook_json import read_notebook
 
 ROOT = Path(__file__).parents[1]
-TABLES = {"README.md": "course/", "course/00_start_here.py": ""}  # and what stands before a lesson's name in a link
+README = (ROOT / "README.md").read_text()
+FIRST = (ROOT / "course" / "00_start_here.py").read_text()
 LESSONS = [path.stem for path in sorted(ROOT.glob("course/[0-9]*.ipynb"))]
+IN_ORDER = "18_gpus"  # of the main road, and optional: the last lesson does not need it
 
 
 def minutes(stem: str) -> tuple[int, int]:
@@ -22,51 +22,81 @@ def minutes(stem: str) -> tuple[int, int]:
     return lesson.minutes, promise_of(read_notebook(exercise)).minutes if exercise.exists() else 0
 
 
-def is_optional(stem: str) -> bool:
-    return promise_of(read_notebook(ROOT / "course" / f"{stem}.ipynb")).is_optional
+def hours(stems: list[str]) -> str:
+    """Of some lessons with their exercises."""
+    return f"{sum(sum(minutes(stem)) for stem in stems) / 60:.0f}"
 
 
-def rows(document: str) -> list[tuple[str, int, int]]:
+def rows() -> list[tuple[str, int, int]]:
     """The rows of the table that end with minutes: what stands before these, and the two numbers."""
-    found = re.findall(r"^(?:# )?\|(.*)\| ([\d,]+) \| ([\d,]*) ?\|$", (ROOT / document).read_text(), re.MULTILINE)
+    found = re.findall(r"^\|(.*)\| ([\d,]+) \| ([\d,]*) ?\|$", README, re.MULTILINE)
     return [(text, *(int(number.replace(",", "") or 0) for number in numbers)) for text, *numbers in found]  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("document", TABLES)
-def test_each_lesson_has_the_minutes_that_it_promises(document: str) -> None:
+def parts() -> list[tuple[list[str], str]]:
+    """The parts of the main road: the lessons of each, and its hours."""
+    found = re.findall(r"^\| \*\*\d\. .*?\*\*, (.*), (\d+) hours \|", README, re.MULTILINE)
+    return [([stem for stem in LESSONS if _is_among(stem, words)], stated) for words, stated in found]
+
+
+def _is_among(stem: str, words: str) -> bool:
+    """Whether "12 and 16 to 19" holds a lesson. Those with a letter are in no such range."""
+    number = stem.partition("_")[0]
+    ranges = [(*span.split(" to "), span)[:2] for span in words.split(" and ")]
+    return number.isdigit() and any(int(first) <= int(number) <= int(last) for first, last in ranges)
+
+
+def main_road() -> list[str]:
+    """The lessons of all of its parts."""
+    return [stem for stems, _ in parts() for stem in stems]
+
+
+def test_each_lesson_has_the_minutes_that_it_promises() -> None:
     by_lesson = {}
-    for text, *numbers in rows(document)[:-2]:
-        link = re.search(rf"\({TABLES[document]}(\w+)\.ipynb\)", text)
-        stem = link[1] if link else "00_start_here"  # which has no link to itself
+    for text, *numbers in rows()[:-2]:
+        (stem,) = re.findall(r"\(course/(\w+)\.ipynb\)", text)
         by_lesson[stem] = tuple(numbers)
-        assert ("optional" in text) == is_optional(stem), text
+        assert (", side road |" in f"{text}|") == (stem not in main_road()), text
     assert by_lesson == {stem: minutes(stem) for stem in LESSONS}
 
 
-@pytest.mark.parametrize("document", TABLES)
-def test_the_sums(document: str) -> None:
-    whole, optional = rows(document)[-2:]
-    for (text, *numbers), wanted in ((whole, False), (optional, True)):
-        promised = [minutes(stem) for stem in LESSONS if is_optional(stem) == wanted]
-        assert numbers == [sum(each) for each in zip(*promised, strict=True)]
-        assert f": {sum(numbers) / 60:.0f} hours" in text
+def test_the_sums() -> None:
+    main, side = rows()[-2:]
+    for (text, *numbers), wanted in ((main, True), (side, False)):
+        stems = [stem for stem in LESSONS if (stem in main_road()) == wanted]
+        assert numbers == [sum(each) for each in zip(*map(minutes, stems), strict=True)]
+        assert f": {hours(stems)} hours" in text
 
 
-@pytest.mark.parametrize("document", TABLES)
-def test_no_lesson_is_listed_that_does_not_exist(document: str) -> None:
-    numbers = re.findall(r"^(?:# )?\| \[?(\d\d[a-z]?)\b", (ROOT / document).read_text(), re.MULTILINE)
-    assert numbers == [stem.partition("_")[0] for stem in LESSONS]
+def test_the_first_screen_says_the_same_hours() -> None:
+    assert len(parts()) == 4 and main_road() == sorted(main_road()) and LESSONS[0] in main_road()
+    for stems, stated in parts():
+        assert stated == hours(stems), stems
+    assert f"the main road, {hours(main_road())} hours with all exercises" in README
+    assert f"Side roads take {hours([stem for stem in LESSONS if stem not in main_road()])} hours more" in README
+    assert sum(int(stated) for _, stated in parts()) == int(hours(main_road())), "rounding must not show"
+
+
+def test_the_first_lesson_names_the_same_roads() -> None:
+    below = FIRST.split("# ## What comes next\n")[1].split("# ## Glossary\n")[0]
+    main, side = below.split("are side roads</summary>")
+    named = [re.findall(r"\]\((\d\w+)\.ipynb\)", text.partition("</details>")[0]) for text in (main, side)]
+    assert named[0] == main_road()[1:], "it has no link to itself"
+    assert named[1] == [stem for stem in LESSONS if stem not in main_road()]
+
+
+def test_no_lesson_of_the_main_road_is_optional_but_one() -> None:
+    optional = [stem for stem in LESSONS if promise_of(read_notebook(ROOT / "course" / f"{stem}.ipynb")).is_optional]
+    assert [stem for stem in optional if stem in main_road()] == [IN_ORDER]
+
+
+def test_every_lesson_is_listed_in_order() -> None:
+    assert re.findall(r"^\| \[(\d\d[a-z]?)\b", README, re.MULTILINE) == [stem.partition("_")[0] for stem in LESSONS]
 
 
 def test_the_readme_calls_each_lesson_as_its_notebook_does() -> None:
-    shown = re.findall(r"^\| \[\w+ (.+?)\]\(course/(\w+)\.ipynb\)", (ROOT / "README.md").read_text(), re.MULTILINE)
+    shown = re.findall(r"^\| \[\w+ (.+?)\]\(course/(\w+)\.ipynb\)", README, re.MULTILINE)
     assert [stem for _, stem in shown] == LESSONS
     for name, stem in shown:
         title = promise_of(read_notebook(ROOT / "course" / f"{stem}.ipynb")).short_title
         assert name.split()[-1].lower() in title.lower(), f"{name} is {title} in its notebook"
-
-
-def test_the_first_screen_says_the_same_hours() -> None:
-    text = (ROOT / "README.md").read_text()
-    stated = re.search(r"(\d+) hours with all exercises; (\d+) more are optional", text)
-    assert stated and f"together: {stated[1]} hours" in text and f"optional: {stated[2]} hours more" in text

@@ -513,10 +513,10 @@ def test_every_notebook_has_a_promise(path: Path) -> None:
     assert promise.title != "without a title" and 20 <= promise.minutes <= 240
     if path.parent.name == "course":
         assert len(promise.able) >= 3 and all(15 < len(phrase) < 160 for phrase in promise.able)
-        assert "optional" in path.stem or promise.is_optional == (f"]({path.name}), optional |" in FIRST)
+        assert promise.is_optional <= (f"](course/{path.name}), side road |" in README or path.stem == "18_gpus")
 
 
-FIRST = (ROOT / "course" / "00_start_here.py").read_text()
+README = (ROOT / "README.md").read_text()
 
 
 def test_a_notebook_without_a_promise() -> None:

@@ -83,7 +83,8 @@ class Site:
             self._copy(path.relative_to(self.root).as_posix(), f"_extra/notebooks/exercise_{path.name}")
         for name in _DOCUMENTS:
             self._write(name, for_students((self.root / name).read_text(encoding="utf-8")))
-        self._copy("course/images/ring.svg", "course/images/ring.svg")
+        for path in sorted(self.root.glob("course/images/*")):
+            self._copy(f"course/images/{path.name}", f"course/images/{path.name}")
         self._write("glossary.md", glossary_page(self.root))
         self._write("syllabus.md", syllabus_page(self.root))
         self._write_reference()

@@ -22,6 +22,7 @@ CELL = "course/anywhere.ipynb"
 EMPTY = 'COURSE = ""'
 COLAB = "https://colab.research.google.com/github"
 _GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?")
+_HIDDEN = re.compile(r"<!-- shown once the course is published\n(.*?)-->\n", re.DOTALL)
 NAMED = ("ANYWHERE.md", "README.md", "pyproject.toml")
 """The files in which the repository's name stands. What counts is that of pyproject.toml."""
 
@@ -69,10 +70,13 @@ def repository_of(pyproject: str) -> str:
 def renamed(text: str, old: str, new: str) -> str:
     """A text with a repository's new name in place of its old one, also in the address of its pages.
 
+    Links that lead nowhere before, and stand in a comment for this reason, are shown from now on.
+
     Args:
         old, new: "ACCOUNT/REPOSITORY".
     """
-    return text.replace(old, new).replace(old.replace("/", ".github.io/"), new.replace("/", ".github.io/"))
+    shown = _HIDDEN.sub(r"\1", text)
+    return shown.replace(old, new).replace(old.replace("/", ".github.io/"), new.replace("/", ".github.io/"))
 
 
 def _copy_of(name: str) -> str:

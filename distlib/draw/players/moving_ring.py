@@ -6,8 +6,7 @@
            ▲                   │            in each round every rank sends one chunk to the next rank
            └──  rank 3  ◄── rank 2  ◄┘      a thick outline: all four contributions are inside, the full sum
 
-It is SVG that moves by itself (SMIL), also inside an <img>, where no script runs. It brings its paper along, so it can
-be read on light and on dark pages. The same run gives the same file, byte for byte.
+The same run gives the same file, byte for byte.
 """
 
 from __future__ import annotations
@@ -15,11 +14,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
+from xml.etree.ElementTree import Element, SubElement
 
 from distlib.collectives import ring_all_reduce
 from distlib.draw.chunks.chunk_history import ChunkHistory, ChunkMessage, watch_chunks
 from distlib.draw.chunks.markers import Cell
+from distlib.draw.players.film import Film, document, new_paper, write
 from distlib.draw.players.scene import runs
 from distlib.draw.style import INK, LIGHT_PAPER, color_of, text_on
 from distlib.worlds.simulated.simulator import SimulatedWorld
@@ -35,28 +35,24 @@ _CORNERS = ((50, 76), (480, 76), (480, 222), (50, 222))  # the top left of each 
 def moving_ring() -> str:
     """The picture as an SVG document."""
     history = watch_chunks(SimulatedWorld(RANKS), ring_all_reduce)
-    film = _Film(history.rounds)
-    svg = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "viewBox": f"0 0 {_WIDTH} {_HEIGHT}"})
-    svg.attrib |= {"width": str(_WIDTH), "font-family": "DejaVu Sans, Verdana, sans-serif", "fill": INK}
-    SubElement(svg, "title").text = f"A ring all-reduce on {RANKS} ranks, drawn from a run: {history.rounds} rounds"
-    paper = {"x": "1", "y": "1", "width": str(_WIDTH - 2), "height": str(_HEIGHT - 2), "rx": "10"}
-    SubElement(svg, "rect", paper | {"fill": LIGHT_PAPER, "stroke": "#BBBBBB"})
-    _write(svg, _WIDTH / 2, 34, f"A ring all-reduce on {RANKS} ranks, drawn from a run", 17, bold=True)
+    film = _RingFilm(history.rounds)
+    title = f"A ring all-reduce on {RANKS} ranks, drawn from a run: {history.rounds} rounds"
+    svg = new_paper(_WIDTH, _HEIGHT, title)
+    write(svg, _WIDTH / 2, 34, f"A ring all-reduce on {RANKS} ranks, drawn from a run", 17, bold=True)
     _write_rounds(svg, history, film)
     for rank in range(RANKS):
         _draw_rank(svg, history, film, rank)
     for message in history.messages:
         _draw_flight(svg, history, film, message)
-    indent(svg, " ")
-    return tostring(svg, encoding="unicode") + "\n"
+    return document(svg)
 
 
-class _Film:
+class _RingFilm(Film):
     """From rounds to the moments of the film, as fractions of its length, and back to its beginning."""
 
     def __init__(self, rounds: int) -> None:
+        super().__init__(rounds * _ROUND + _REST)
         self.rounds = rounds
-        self.seconds = rounds * _ROUND + _REST
 
     def at(self, round: int, part: float) -> float:
         """The moment at which `part` of a round (from 1 on) is over."""
@@ -66,24 +62,11 @@ class _Film:
         """The moment from which the state after this many rounds is seen."""
         return 0.0 if state == 0 else self.at(state, _MOVES[1])
 
-    def show(self, element: Element, first: float, end: float) -> None:
-        """Let an element be seen from one moment to another only."""
-        if (first, end) == (0.0, 1.0):
-            return
-        moments = [(0.0, "0"), (first, "1"), (end, "0")] if first else [(0.0, "1"), (end, "0")]
-        moments = [moment for moment in moments if moment[0] < 1.0]
-        self._animate(element, "animate", moments, {"attributeName": "opacity", "calcMode": "discrete"})
-
     def move(self, element: Element, round: int, dx: float, dy: float) -> None:
         """Let an element move while the chunks of a round are on their way."""
         leaves, arrives = (self.at(round, part) for part in _MOVES)
         ways = [(0.0, "0 0"), (leaves, "0 0"), (arrives, f"{dx} {dy}"), (1.0, f"{dx} {dy}")]
-        self._animate(element, "animateTransform", ways, {"attributeName": "transform", "type": "translate"})
-
-    def _animate(self, element: Element, kind: str, moments: Sequence[tuple[float, str]], more: dict[str, str]) -> None:
-        times, values = (";".join(words) for words in zip(*((f"{t:.4f}", value) for t, value in moments), strict=True))
-        timing = {"values": values, "keyTimes": times, "dur": f"{self.seconds:g}s", "repeatCount": "indefinite"}
-        SubElement(element, kind, more | timing)
+        self.animate(element, "animateTransform", ways, {"attributeName": "transform", "type": "translate"})
 
 
 def _corner(rank: int, chunk: int) -> tuple[int, int]:
@@ -91,14 +74,7 @@ def _corner(rank: int, chunk: int) -> tuple[int, int]:
     return x + chunk * _CELL, y
 
 
-def _write(parent: Element, x: float, y: float, words: str, size: float, bold: bool = False) -> Element:
-    look = {"x": f"{x:g}", "y": f"{y:g}", "font-size": f"{size:g}", "text-anchor": "middle"}
-    text = SubElement(parent, "text", look | ({"font-weight": "bold"} if bold else {}))
-    text.text = words
-    return text
-
-
-def _write_rounds(svg: Element, history: ChunkHistory, film: _Film) -> None:
+def _write_rounds(svg: Element, history: ChunkHistory, film: _RingFilm) -> None:
     """In the middle of the ring: which round it is, and what it is for."""
     for round in range(1, history.rounds + 1):
         phase = "add up: reduce-scatter" if round < RANKS else "hand on: all-gather"
@@ -109,16 +85,16 @@ def _write_rounds(svg: Element, history: ChunkHistory, film: _Film) -> None:
     _write_lines(svg, film, lines, film.at(history.rounds, 1), 1.0)
 
 
-def _write_lines(svg: Element, film: _Film, lines: Sequence[tuple[str, int]], first: float, end: float) -> None:
+def _write_lines(svg: Element, film: _RingFilm, lines: Sequence[tuple[str, int]], first: float, end: float) -> None:
     group = SubElement(svg, "g")
     for number, (words, size) in enumerate(lines):
-        _write(group, _WIDTH / 2, 170 + 24 * number, words, size, bold=number == 0)
+        write(group, _WIDTH / 2, 170 + 24 * number, words, size, bold=number == 0)
     film.show(group, first, end)
 
 
-def _draw_rank(svg: Element, history: ChunkHistory, film: _Film, rank: int) -> None:
+def _draw_rank(svg: Element, history: ChunkHistory, film: _RingFilm, rank: int) -> None:
     x, y = _CORNERS[rank]
-    _write(svg, x + 2 * _CELL - 5, y - 12 if y < 150 else y + 62, f"rank {rank}", 14, bold=True)
+    write(svg, x + 2 * _CELL - 5, y - 12 if y < 150 else y + 62, f"rank {rank}", 14, bold=True)
     for chunk in range(RANKS):
         corner = _corner(rank, chunk)
         _draw_squares(svg, corner)
@@ -146,13 +122,13 @@ def _draw_cell(parent: Element, corner: tuple[int, int], cell: Cell) -> None:
         if cell.counts[rank]:
             look = {"x": str(x), "y": str(y), "width": str(_SQUARE - 1), "height": str(_SQUARE - 1)}
             SubElement(parent, "rect", look | {"fill": color_of(rank)})
-            _write(parent, x + _SQUARE / 2 - 0.5, y + 14, str(rank), 12).set("fill", text_on(color_of(rank)))
+            write(parent, x + _SQUARE / 2 - 0.5, y + 14, str(rank), 12).set("fill", text_on(color_of(rank)))
     if cell.is_full:
         look = {"x": str(corner[0] - 2), "y": str(corner[1] - 2), "width": "43", "height": "43"}
         SubElement(parent, "rect", look | {"fill": "none", "stroke": INK, "stroke-width": "2.5"})
 
 
-def _draw_flight(svg: Element, history: ChunkHistory, film: _Film, message: ChunkMessage) -> None:
+def _draw_flight(svg: Element, history: ChunkHistory, film: _RingFilm, message: ChunkMessage) -> None:
     """The chunk of a message, as its sender held it, on its way to the same chunk of the receiver."""
     (chunk,) = message.chunks
     (x, y), (to_x, to_y) = _corner(message.src, chunk), _corner(message.dst, chunk)
