@@ -81,7 +81,7 @@ def make_group(options: Any, _: object = None) -> DistlibGroup:
     Raises:
         RuntimeError: this process is no rank.
     """
-    teach_torch()
+    teach_torch(DistlibGroup)
     base = _base.get(_of_process)
     if base is None:
         raise RuntimeError(

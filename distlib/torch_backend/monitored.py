@@ -17,7 +17,6 @@ import torch
 import torch.distributed
 
 from distlib.communicator import Communicator, Work
-from distlib.torch_backend.torch_group import DistlibGroup
 
 _PASSES_ON = True  # see worlds.call_site
 
@@ -47,6 +46,8 @@ def monitored_barrier(comm: Communicator, limit: timedelta, wait_all_ranks: bool
                 "send/recv from rank 0. Please check rank 0 logs for faulty rank."
             )
         return
+    if not limit:
+        raise RuntimeError("Rank 0 timed out in monitoredBarrier after 0 ms, without hearing any other rank")
     knocks = {src: comm.irecv(torch.zeros(1, dtype=torch.int32), src) for src in range(1, comm.world_size)}
     here = [src for src, knock in knocks.items() if _over(comm, knock, give_up)]
     missing = [src for src in knocks if src not in here]
@@ -70,18 +71,22 @@ def _over(comm: Communicator, work: Work, give_up: float) -> bool:
     return True
 
 
+def time_limit(timeout: object) -> timedelta:
+    """What torch's callers give as a time limit: a timedelta, a number of seconds, or None for the default."""
+    return timeout if isinstance(timeout, timedelta) else _LONGEST if timeout is None else timedelta(0, timeout)
+
+
 @functools.cache
-def teach_torch() -> None:
-    """Have torch's function ask a group of ours for it, and all others as before. Once in a process."""
+def teach_torch(kind: type) -> None:
+    """Have torch's function ask a group of this kind for it, and all others as before. Once in a process."""
     inner: Callable[..., None] = _dist.monitored_barrier
 
     @functools.wraps(inner)
     def of_any_group(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         chosen = _dist.group.WORLD if group is None else group
-        if not isinstance(chosen, DistlibGroup):
+        if isinstance(chosen, kind):
+            chosen.monitored_barrier(timeout, wait_all_ranks)
+        else:
             inner(group, timeout, wait_all_ranks)
-            return
-        limit = timeout if isinstance(timeout, timedelta) else _LONGEST if timeout is None else timedelta(0, timeout)
-        monitored_barrier(chosen.comm, limit, wait_all_ranks)
 
     _dist.monitored_barrier = _dist.distributed_c10d.monitored_barrier = of_any_group

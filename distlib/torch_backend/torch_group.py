@@ -19,6 +19,7 @@ from distlib.tensor_kinds import check_sendable
 from distlib.torch_backend import streams
 from distlib.torch_backend import torch_calls as calls
 from distlib.torch_backend.arguments import call_text, is_asynchronous, op_of, root_of
+from distlib.torch_backend.monitored import monitored_barrier, time_limit
 from distlib.torch_backend.works import CallWork, Underway
 from distlib.worlds.private_torch import ProcessGroupBase
 
@@ -167,6 +168,10 @@ class DistlibGroup(ProcessGroupBase):
             return CallWork(DoneWork(self.comm.rank), [])
         progress = Underway(lambda comm: comm.barrier())
         return CallWork(self.comm.start(progress.run), [], progress)
+
+    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        """`torch.distributed.monitored_barrier`: a barrier with a time limit; see monitored."""
+        monitored_barrier(self.comm, time_limit(timeout), wait_all_ranks)
 
     # ── what torch asks of a group ───────────────────────────────────────────────────────────────────────────────
 

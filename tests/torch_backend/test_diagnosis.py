@@ -230,3 +230,17 @@ def test_rank_0_names_who_has_not_come_to_a_monitored_barrier(worlds) -> None:
     assert first == "Rank 1 failed to pass monitoredBarrier in 200 ms"
     assert second == ""
     assert "check rank 0" in third
+
+
+def test_the_group_itself_has_the_monitored_barrier(worlds) -> None:
+    def run(comm: Communicator) -> str:
+        with torch_distributed(comm) as dist:
+            dist.group.WORLD.monitored_barrier()
+            if comm.rank == 0:
+                with pytest.raises(RuntimeError) as caught:
+                    dist.group.WORLD.monitored_barrier(datetime.timedelta())
+            dist.barrier()
+            return str(caught.value) if comm.rank == 0 else ""
+
+    first, *_ = worlds(3).run(run, timeout=100)
+    assert first.startswith("Rank 0 timed out in monitoredBarrier")
