@@ -12,6 +12,23 @@ from distlib.arguments import describe_tensor, dtype_name_of
 from distlib.communicator import ReduceOp
 
 _dist: Any = torch.distributed
+OPERATIONS = {  # of torch.ops.c10d, by the names of the calls
+    "all_reduce": "allreduce_",
+    "all_reduce_coalesced": "allreduce_coalesced_",
+    "reduce": "reduce_",
+    "reduce_scatter": "reduce_scatter_",
+    "reduce_scatter_tensor": "_reduce_scatter_base_",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor_coalesced_",
+    "broadcast": "broadcast_",
+    "all_gather": "allgather_",
+    "all_gather_coalesced": "allgather_coalesced_",
+    "all_gather_into_tensor": "_allgather_base_",
+    "all_gather_into_tensor_coalesced": "allgather_into_tensor_coalesced_",
+    "gather": "gather_",
+    "scatter": "scatter_",
+    "all_to_all": "alltoall_",
+    "all_to_all_single": "alltoall_base_",
+}
 _OPS = [(getattr(_dist.ReduceOp, op.name), op) for op in ReduceOp]
 
 

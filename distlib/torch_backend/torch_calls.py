@@ -155,7 +155,11 @@ def all_to_all(comm: Communicator, outputs: Sequence[torch.Tensor], inputs: Sequ
 
 
 def in_memory_order(tensor: torch.Tensor) -> torch.Tensor:
-    """A view whose dimensions come in the order in which the elements lie in memory: channels_last needs no copy."""
+    """A view whose dimensions come in the order in which the elements lie in memory: channels_last needs no copy.
+
+    Autograd does not count what is written into it, so that a program may overwrite by a call what its backward pass
+    still reads. So it is in torch's own backends, for all calls but all_gather, gather and reduce_scatter.
+    """
     strides = tensor.stride()
     order = sorted(range(tensor.ndim), key=lambda dimension: -strides[dimension])
-    return tensor.detach().permute(order)
+    return tensor.data.permute(order)

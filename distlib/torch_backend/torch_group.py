@@ -18,10 +18,10 @@ from distlib.communicator import AllOf, Communicator, DoneWork
 from distlib.tensor_kinds import check_sendable
 from distlib.torch_backend import streams
 from distlib.torch_backend import torch_calls as calls
-from distlib.torch_backend.arguments import call_text, is_asynchronous, op_of, root_of
+from distlib.torch_backend.arguments import OPERATIONS, call_text, is_asynchronous, op_of, root_of
 from distlib.torch_backend.monitored import monitored_barrier, time_limit
 from distlib.torch_backend.works import CallWork, Underway
-from distlib.worlds.private_torch import ProcessGroupBase
+from distlib.worlds.private_torch import ProcessGroupBase, tell_comm_debug_modes
 
 _PASSES_ON = True  # see worlds.call_site
 
@@ -126,14 +126,14 @@ class DistlibGroup(ProcessGroupBase):
         pieces = _nested(inputs)[0] if inputs else []
         self._check_pieces("scatter", pieces, self.comm.rank == root)
         check_sendable("scatter", output, written=True)
-        run = partial(calls.scatter, output=output, pieces=pieces, root=root)
+        run = partial(calls.scatter, output=output.data, pieces=pieces, root=root)
         return self._begin(call_text("scatter", src=root), run, [output], opts)
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> CallWork:
         """`torch.distributed.all_to_all`: a list for each rank on both sides."""
         self._check_pieces("all_to_all", outputs, True, written=True)
         self._check_pieces("all_to_all", inputs, True)
-        run = partial(calls.all_to_all, outputs=outputs, inputs=inputs)
+        run = partial(calls.all_to_all, outputs=[each.data for each in outputs], inputs=inputs)
         return self._begin(call_text("all_to_all"), run, outputs, opts)
 
     def all_to_all_single(
@@ -155,7 +155,7 @@ class DistlibGroup(ProcessGroupBase):
     def recv(self, tensors: Tensors, src: int | None, tag: int) -> CallWork:
         """What `torch.distributed.recv` and `irecv` call."""
         (tensor,) = tensors
-        return self._noted(CallWork(self.comm.irecv(tensor.detach(), src, tag), [tensor]))
+        return self._noted(CallWork(self.comm.irecv(tensor.data, src, tag), [tensor]))
 
     def recv_anysource(self, tensors: Tensors, tag: int) -> CallWork:
         """`torch.distributed.recv` without a source."""
@@ -214,6 +214,7 @@ class DistlibGroup(ProcessGroupBase):
 
     def _begin(self, text: str, run: Callable[[Communicator], None], result: Tensors, opts: Any) -> CallWork:
         """Announce a call and begin it; where the caller waits for it anyway, in the caller's own thread."""
+        tell_comm_debug_modes(OPERATIONS[text.partition("(")[0]])
         comm = self.comm.within(text.removesuffix(")") + self._in_group())
         if streams.is_other() and result and result[0].is_meta:
             streams.current_stream().launch(comm, partial(comm.run_collective, run))
@@ -312,7 +313,7 @@ class DistlibGroup(ProcessGroupBase):
             )
         if sizes and (len(sizes) != size or sum(sizes) != rows):
             raise ValueError(f"{name} expected {size} {side} sizes that add up to {rows} rows, got {list(sizes)}")
-        return list(tensor.detach().split(list(sizes) if sizes else [rows // size] * size))
+        return list(tensor.data.split(list(sizes) if sizes else [rows // size] * size))
 
     def _check_pieces(self, name: str, pieces: Tensors, wanted: bool, written: bool = False) -> None:
         if wanted and len(pieces) != self.comm.world_size:

@@ -274,6 +274,29 @@ class CollectivesOnMeta:
         self._library._destroy()
 
 
+class _SeenCall:
+    """Stands for an operation of torch.ops.c10d that has been called, where a mode is told of it."""
+
+    def __init__(self, name: str) -> None:
+        self._overloadpacket = getattr(torch.ops.c10d, name)
+
+    def __call__(self) -> None:
+        """It has no result: torch's own writes into its arguments."""
+
+
+def tell_comm_debug_modes(name: str) -> None:
+    """Have each CommDebugMode that this thread is in count a call of torch.ops.c10d.
+
+    Such a mode counts what passes torch's dispatcher. The calls of a process group written in Python don't.
+    """
+    if torch._C._len_torch_dispatch_stack() == 0 or "torch.distributed.tensor.debug" not in sys.modules:
+        return
+    counter = sys.modules["torch.distributed.tensor.debug"].CommDebugMode
+    for mode in torch.utils._python_dispatch._get_current_dispatch_mode_stack():
+        if isinstance(mode, counter):
+            mode.__torch_dispatch__(_SeenCall(name), ())
+
+
 class ProcessGroupBase(_c10d.ProcessGroup):
     """A process group written in Python, under all names by which torch calls its methods.
 

@@ -212,6 +212,47 @@ def pipelined(dist: Any) -> list[torch.Tensor]:
     return [*[each.grad for each in stages[rank].parameters()], *[loss.detach() for loss in losses]]
 
 
+def overwritten(dist: Any) -> list[bool]:
+    """Which calls let autograd know that they write: only after the others a backward pass may read what was saved."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    calls: tuple[Callable[[torch.Tensor], Any], ...] = (
+        dist.all_reduce,
+        lambda saved: dist.all_reduce(saved, async_op=True).wait(),
+        lambda saved: dist.broadcast(saved, src=1),
+        lambda saved: dist.reduce(saved, dst=0),
+        lambda saved: dist.all_gather(
+            [*torch.zeros(rank, size), saved, *torch.zeros(size - 1 - rank, size)], saved + 1
+        ),
+        lambda saved: dist.gather(saved + 1, [saved, *torch.zeros(size - 1, size)] if rank == 0 else None, dst=0),
+        lambda saved: dist.scatter(saved, [*torch.ones(size, size)] if rank == 0 else None, src=0),
+        lambda saved: dist.reduce_scatter(saved, [*torch.ones(size, size)]),
+        lambda saved: dist.reduce_scatter_tensor(saved, torch.ones(size * size)),
+        lambda saved: dist.all_to_all_single(saved, torch.ones(size)),
+        lambda saved: dist.recv(saved, src=1) if rank == 0 else dist.send(torch.ones(size), dst=0) if rank == 1 else 0,
+    )
+    found = []
+    for call in calls:
+        saved = torch.full((size,), 0.1 * (rank + 1), requires_grad=True).exp()
+        before = saved._version
+        call(saved)
+        found.append(saved._version != before)
+    return found
+
+
+def counted(dist: Any) -> dict[str, int]:
+    """What torch's CommDebugMode counts of calls of all kinds, and in a forward and a backward pass of fully_shard."""
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.debug import CommDebugMode
+
+    mesh = dist.device_mesh.init_device_mesh("cpu", (dist.get_world_size(),))
+    layer = fully_shard(nn.Linear(8, 8), mesh=mesh)
+    with CommDebugMode() as mode:
+        for program in (reductions, copies, exchanges, scattered_sums, functional):
+            program(dist)
+        layer(torch.ones(2, 8)).sum().backward()
+    return {str(operation): times for operation, times in mode.get_comm_counts().items()}
+
+
 def checkpoint(dist: Any, folder: str) -> list[torch.Tensor]:
     """A distributed checkpoint of sharded parameters, saved and loaded into others."""
     import torch.distributed.checkpoint as dcp
@@ -229,5 +270,5 @@ def checkpoint(dist: Any, folder: str) -> list[torch.Tensor]:
 
 PROGRAMS: tuple[Program, ...] = (
     reductions, copies, exchanges, scattered_sums, messages, objects, groups, functional, ddp, sharded, tensor_parallel,
-    pipelined,
+    pipelined, overwritten,
 )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from distlib import Communicator, RankError, SimulatedWorld, torch_distributed
-from tests.torch_backend.programs import PROGRAMS, Program, checkpoint, ddp, model
+from tests.torch_backend.programs import PROGRAMS, Program, checkpoint, counted, ddp, model
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated. Please use.*:FutureWarning")
 
@@ -39,6 +39,12 @@ def test_it_computes_what_gloo_computes(worlds, program: Program) -> None:
         theirs = SimulatedWorld(4, contexts="threads").run(run, program, "distlib", timeout=100)
     assert_alike(worlds(4).run(run, program, "distlib", timeout=100), theirs)
     assert_alike(SimulatedWorld(4, contexts="threads").run(run, program, "distlib", timeout=100), theirs)
+
+
+def test_torch_counts_what_it_counts_with_gloo(worlds) -> None:
+    """Not in virtual time: CommDebugMode follows modules by hooks that all threads of a process share."""
+    theirs = worlds(4).run(run, counted, "gloo", timeout=100)
+    assert worlds(4).run(run, counted, "distlib", timeout=100) == theirs
 
 
 def test_a_distributed_checkpoint(worlds, tmp_path) -> None:
