@@ -1,27 +1,35 @@
-"""torch's own tests of a backend, as they lie in its wheel, run with the backend "distlib":
+"""torch's own tests, run with the backend "distlib".
+
+Those of a backend lie in torch's wheel:
 
     python -m tests.tools.torch_own_tests                       all
     python -m tests.tools.torch_own_tests test_all_reduce_sum   those of a name
     python -m tests.tools.torch_own_tests --backend gloo        with another backend
 
-Each test has three processes, which are forked: all have torch already. The status is 0 if none fails that is not in
-`NOT_OURS`, which says of each why. Needs the package expecttest.
+Those of fully_shard, DTensor and pipelining lie in torch's repository alone, in the folder test/distributed. They are
+no part of this course: fetch the repository, at the tag of the torch that is installed, and name its folder. Each test
+runs with gloo first, and if it passes, with distlib; see torch_test_files:
+
+    python -m tests.tools.torch_own_tests --from pytorch/test/distributed                         all
+    python -m tests.tools.torch_own_tests --from pytorch/test/distributed pipelining/test_stage   of a file
+
+Each test has two to four processes, which are forked: all have torch already. The status is 0 if none fails that is not
+in a list `NOT_OURS`, which says of each why. Needs the package expecttest.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import sys
 import tempfile
-import time
 import unittest
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import distlib_backend
+from tests.tools.cases_apart import flat, run_case
+from tests.tools.torch_test_files import run_folder
 
 _LIMIT = "a barrier has no time limit here: when nobody can go on, the world says who is missing"
 NOT_OURS = {  # a test, and why it can't pass
@@ -29,7 +37,6 @@ NOT_OURS = {  # a test, and why it can't pass
     "test_barrier_timeout_global": _LIMIT,
     "test_barrier_timeout_group": _LIMIT,
     "test_get_backend": "it expects the name gloo",
-    "test_monitored_barrier_gloo_rank_0_timeout": "it calls the method of torch's C++ class, not the public function",
 }
 
 
@@ -38,22 +45,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*")
     parser.add_argument("--backend", default=distlib_backend.NAME)
+    parser.add_argument("--from", dest="folder", type=Path, help="torch's folder test/distributed")
     given = parser.parse_args(arguments)
     distlib_backend.register()
+    if given.folder is not None:
+        return run_folder(given.folder, given.names, given.backend)
     with tempfile.TemporaryDirectory() as folder:
         cases = _cases(given.backend, Path(folder))
-        found = [case for case in _flat(cases) if not given.names or case._testMethodName in given.names]
+        found = [case for case in flat(cases) if not given.names or case._testMethodName in given.names]
         counts = {"passed": 0, "skipped": 0, "failed": 0, "named": 0}
         for case in found:
-            said, seconds = _run(case)
-            name = case._testMethodName
-            kind = "named" if said == "failed" and name in NOT_OURS else said
+            outcome, name = run_case(case), case._testMethodName
+            kind = "named" if outcome.kind == "failed" and name in NOT_OURS else outcome.kind
             counts[kind] += 1
+            if kind == "failed":
+                print("\n".join(line for line in outcome.told.splitlines() if not line.startswith(("USDT", "I1"))))
             if kind != "skipped":
-                print(
-                    f"{kind:8} {seconds:6.1f} s  {name}  {NOT_OURS.get(name, '') if kind == 'named' else ''}",
-                    flush=True,
-                )
+                why = NOT_OURS.get(name, "") if kind == "named" else ""
+                print(f"{kind:8} {outcome.seconds:6.1f} s  {name}  {why}", flush=True)
     ran = counts["passed"] + counts["failed"] + counts["named"]
     share = 100 * counts["passed"] / max(1, ran)
     print(f"{given.backend}: {counts['passed']} of {ran} pass ({share:.1f} %), {counts['skipped']} are skipped")
@@ -84,50 +93,6 @@ def _cases(backend: str, folder: Path) -> unittest.TestSuite:
 
     WithFork.setUpClass()
     return unittest.defaultTestLoader.loadTestsFromTestCase(WithFork)
-
-
-def _flat(suite: unittest.TestSuite) -> Iterator[Any]:
-    for each in suite:
-        if isinstance(each, unittest.TestSuite):
-            yield from _flat(each)
-        else:
-            yield each
-
-
-def _run(case: unittest.TestCase) -> tuple[str, float]:
-    """ "passed", "skipped" or "failed", and the seconds that it took. What it prints is shown where it fails."""
-    start, result = time.monotonic(), unittest.TestResult()
-    with tempfile.TemporaryFile("w+", errors="replace") as printed:
-        with _output_to(printed.fileno()):
-            case.run(result)
-        printed.seek(0)
-        told = printed.read().splitlines() + [
-            line for _, text in result.failures + result.errors for line in text.splitlines()
-        ]
-    seconds = time.monotonic() - start
-    if result.skipped:
-        return "skipped", seconds
-    if not result.wasSuccessful():
-        print("\n".join(line for line in told if not line.startswith(("USDT", "I1"))), flush=True)
-        return "failed", seconds
-    return "passed", seconds
-
-
-@contextlib.contextmanager
-def _output_to(fd: int) -> Iterator[None]:
-    """In this block, what this process and its children print goes there."""
-    saved = os.dup(1), os.dup(2)
-    sys.stdout.flush()
-    for number in (1, 2):
-        os.dup2(fd, number)
-    try:
-        yield
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        for number, before in zip((1, 2), saved, strict=True):
-            os.dup2(before, number)
-            os.close(before)
 
 
 if __name__ == "__main__":
