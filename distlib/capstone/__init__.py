@@ -4,6 +4,8 @@
     python -m distlib.capstone text               the same with Python's own manual, then a page of its own
     python -m distlib.capstone additions --way zero --ranks 4         on ranks; also by torchrun and srun
 
+train            read this first: one way to train, in one file of plain torch that runs by itself: take it home
+
 characters       an alphabet: text to numbers and back
 gpt              the model, in torch's own modules
 additions        sums of two-digit numbers, some of which no training sees
