@@ -19,7 +19,7 @@ from distlib.training.experts.plain import PlainMixture, plain_sum_router_gradie
 from distlib.training.gossip import decentralized_step
 from distlib.training.long_sequences import ring_attention
 from distlib.training.long_sequences.plain import plain_ring_attention
-from distlib.training.mixing import check_mixing_matrix, metropolis_weights, ring, static_exponential
+from distlib.training.mixing import check_mixing_matrix, metropolis_weights, ring, star, static_exponential
 from distlib.training.parameter_server import ParameterClient, server_loop, worker_loop
 from distlib.training.parameter_server.plain import plain_server, plain_worker
 from distlib.training.plain_gossip import plain_decentralized_step, ring_weights
@@ -133,9 +133,16 @@ def decentralized(comm: Communicator, weights: torch.Tensor, plain: bool) -> lis
     return [parameter.detach() for parameter in model.parameters()]
 
 
-@pytest.mark.parametrize(
-    "weights", [*map(ring_weights, (1, 2, 3, 5)), static_exponential(6)], ids=lambda each: f"{len(each)} ranks"
-)
+ONE_WAY = sum(share * torch.eye(4, dtype=DOUBLE).roll(hop, dims=1) for hop, share in enumerate((0.5, 0.3, 0.2)))
+MATRICES = {
+    **{f"ring of {ranks}": ring_weights(ranks) for ranks in (1, 2, 3, 5)},
+    "exponential": static_exponential(6),
+    "star, with other weights for its center": metropolis_weights(star(4)),
+    "one way, with other weights for each hop": ONE_WAY,
+}
+
+
+@pytest.mark.parametrize("weights", MATRICES.values(), ids=MATRICES)
 def test_gossip(weights: torch.Tensor) -> None:
     plain, full = (partial(decentralized, plain=plain) for plain in (True, False))
     hold_equal(len(weights), plain, full, weights)
@@ -186,7 +193,7 @@ def mixture(comm: Communicator, tokens_of: list[int], plain: bool) -> list[torch
     return [output.detach(), tokens.grad, *gradients]  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize("tokens_of", [[5], [8, 3], [2, 9, 1], [4, 4, 4, 4]], ids=str)
+@pytest.mark.parametrize("tokens_of", [[5], [8, 3], [2, 9, 1], [3, 0, 2], [4, 4, 4, 4]], ids=str)
 def test_experts(tokens_of: list[int]) -> None:
     plain, full = (partial(mixture, plain=plain) for plain in (True, False))
     hold_equal(len(tokens_of), plain, full, tokens_of)

@@ -42,21 +42,21 @@ class PlainMixture(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """[tokens, features] → the same shape: for each token what its experts say, by weight."""
-        ranks, each = self.comm.world_size, len(self.experts)
+        ranks, per_rank = self.comm.world_size, len(self.experts)
         weights, choices = self.router(tokens).softmax(-1).topk(K)  # both [tokens, K]
         weights = weights / weights.sum(-1, keepdim=True)
         by_expert = choices.flatten().argsort(stable=True)  # all choices, those of expert 0 first
         token_of = by_expert // K  # which token each of them is of
 
         # How many rows go from here to each expert, [rank, its expert], and come to mine, [from rank, my expert].
-        going = torch.bincount(choices.flatten(), minlength=ranks * each).view(ranks, each)
+        going = torch.bincount(choices.flatten(), minlength=ranks * per_rank).view(ranks, per_rank)
         coming = torch.empty_like(going)
         all_to_all(self.comm, list(coming), list(going))
         sent, received = going.sum(1).tolist(), coming.sum(1).tolist()
 
         # The rows come sorted by rank, and those of one rank by expert.
         rows = _AllToAllOfRows.apply(self.comm, tokens[token_of], sent, received)
-        expert_of = torch.arange(each, device=rows.device).repeat(ranks).repeat_interleave(coming.flatten())
+        expert_of = torch.arange(per_rank, device=rows.device).repeat(ranks).repeat_interleave(coming.flatten())
         outputs = torch.zeros_like(rows)
         for number, expert in enumerate(self.experts):
             outputs[expert_of == number] = expert(rows[expert_of == number])  # there may be none
