@@ -110,6 +110,12 @@ def test_nobody_was_asked_for_a_prediction() -> None:
     assert output["text"] == "The run says 3.\n"
 
 
+def test_an_error_that_a_lesson_shows_is_text_as_the_notebook_has_it() -> None:
+    report = ["DeadlockError: cell 1, line 10: deadlock.", "  ← rank 0."]
+    (output,), _ = shown({"output_type": "error", "ename": "DeadlockError", "evalue": "", "traceback": report})
+    assert (output["output_type"], output["name"], output["text"]) == ("stream", "stderr", "\n".join(report))
+
+
 # Lessons and exercises
 
 

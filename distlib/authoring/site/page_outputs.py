@@ -62,6 +62,8 @@ class PageOutputs:
     def _alone(self, output: dict[str, Any]) -> dict[str, Any]:
         if output["output_type"] == "stream":
             return output | {"text": output["text"].replace(NOT_COMMITTED, "")}  # whoever made the run was not asked
+        if output["output_type"] == "error":  # Sphinx would read it as Python's own
+            return {"output_type": "stream", "name": "stderr", "text": "\n".join(output["traceback"])}
         if "text/html" in output.get("data", {}):
             return output | {"data": {"text/html": self._with_files(output["data"]["text/html"])}}
         return output
