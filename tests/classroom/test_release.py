@@ -164,6 +164,12 @@ def test_at_an_address_each_notebook_brings_the_course_to_colab(files: dict[str,
         assert set(found) <= made.keys(), name
     assert f"{start}colab/exercises/02_all_reduce.ipynb" in made["colab/lessons/02_all_reduce.ipynb"].decode()
     assert f"{start}colab/lessons/02_all_reduce.ipynb" in made["colab/exercises/02_all_reduce.ipynb"].decode()
+    pictures = re.findall(
+        r"\]\((?!https)[^)]*svg\)", "".join(text.decode() for name, text in made.items() if "colab" in name)
+    )
+    assert (
+        pictures == [] and b"some-one/course/main/course/images/hang.svg" in made["colab/lessons/00_start_here.ipynb"]
+    )
     assert f"{start}course/anywhere.ipynb" in made["ANYWHERE.md"].decode()
     assert "https://some-one.github.io/course/" in made["README.md"].decode()
     assert repository_of(made["pyproject.toml"].decode()) == "some-one/course"

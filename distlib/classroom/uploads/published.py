@@ -21,6 +21,7 @@ from distlib.classroom.student_copies.notebook_json import text_of
 CELL = "course/anywhere.ipynb"
 EMPTY = 'COURSE = ""'
 COLAB = "https://colab.research.google.com/github"
+_RAW = "https://raw.githubusercontent.com"  # where Colab, which has no files of the course at first, finds its pictures
 _GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?")
 _HIDDEN = re.compile(r"<!-- shown once the course is published\n(.*?)-->\n", re.DOTALL)
 NAMED = ("ANYWHERE.md", "README.md", "pyproject.toml")
@@ -98,5 +99,6 @@ def _with_cell(notebook: dict[str, Any], cell: dict[str, Any], copy: str, reposi
     first, *others = notebook["cells"]
     for each in notebook["cells"]:
         if repository and each["cell_type"] == "markdown":
-            each["source"] = _LINK.sub(to_colab, text_of(each)).splitlines(keepends=True)
+            text = text_of(each).replace("](images/", f"]({_RAW}/{repository}/main/course/images/")
+            each["source"] = _LINK.sub(to_colab, text).splitlines(keepends=True)
     return (json.dumps({**notebook, "cells": [first, cell, *others]}, indent=1, ensure_ascii=False) + "\n").encode()
