@@ -26,7 +26,7 @@ pair.run(swap)
 # %% [markdown]
 # The program hangs, and the report says why. It calls the two processes rank 0 and rank 1. Rank 0 waits in line 10 for
 # a number from rank 1. Rank 1 waits in the same line for a number from rank 0. Because each rank waits for the other
-# rank, neither can ever go on. Such a circle of waiting is called a **deadlock**.
+# rank, neither rank can ever continue. Such a circle of waiting is called a **deadlock**.
 #
 # ![Two ranks run the function swap, and both wait in line 10. An arrow from rank 0 to rank 1 and an arrow from rank 1
 # to rank 0, each with the words "waits for", close a circle, a deadlock. The report stands below.](images/hang.svg)
@@ -56,10 +56,11 @@ pair.run(swap)
 # - **`NameError: name 'world' is not defined`** means that a cell above has not been run. Choose "Run All Above
 #   Selected Cell" in the menu Run.
 # - **Your copy.** The notebooks in the folder `work` are yours, so change whatever you like. `distlib update` brings a
-#   newer version of the course and keeps your changes. To start a notebook again, rename your copy and restart the
-#   course.
-# - **If cells fail in stranger ways**, open a terminal (menu File, New, Terminal), and type `distlib doctor`. It checks
-#   your machine and says what to do. If the terminal does not find `distlib`, run the last cell of this notebook.
+#   newer version of the course and keeps your changes. To get a fresh copy of a notebook, rename yours and start the
+#   course again.
+# - **If cells fail for other reasons**, open a terminal (menu File, New, Terminal), and type `distlib doctor`. It
+#   checks your machine and says what to do. If the terminal does not find `distlib`, run the last cell of this
+#   notebook.
 #
 # </details>
 
@@ -169,7 +170,7 @@ print(pair.run(swap_in_order), pair.run(swap_with_exchange))
 assert pair.run(swap_in_order) == pair.run(swap_with_exchange) == [1, 0]
 
 # %% [markdown]
-# `exchange` is the call to remember, because the next lessons use it everywhere. You did not restart anything: the two
+# `exchange` is the call to remember, because the next lessons use it often. You did not restart anything: the two
 # processes are the same as before, and they work after every hang.
 #
 # Other mistakes are explained as well. The next cell makes three of them: a message that is too long for the tensor of
@@ -378,7 +379,7 @@ assert world.run(count_up) == [1, 1, 1, 1] == world.run(count_up) and counter ==
 # leaves a rank only if the rank returns the result or sends it in a message.
 #
 # Now imagine that the four tensors are the gradients of four GPUs. Training needs their sum, and only messages can make
-# it. [Lesson 02](02_all_reduce.ipynb) shows how few bytes the sum needs.
+# the sum. [Lesson 02](02_all_reduce.ipynb) shows how few bytes the sum needs.
 #
 # ## Why not stay on one GPU?
 #
@@ -386,8 +387,8 @@ assert world.run(count_up) == [1, 1, 1, 1] == world.run(count_up) and counter ==
 #
 # ### The first reason: memory
 #
-# This layer has a million parameters, which are 4 MB in float32. We train the layer for one **training step** with
-# Adam. (Activations, which come on top, are left out here.)
+# This layer has about a million parameters, which are 4 MB in float32. We train the layer for one **training step**
+# with Adam. Training also keeps activations, but we leave them out here.
 
 # %%
 model = nn.Linear(1000, 1000)
@@ -440,13 +441,13 @@ memory_and_room(
 
 # %% [markdown]
 # Large models are often trained in **mixed precision**, which computes with numbers of 2 bytes. The sum is then still
-# 16 bytes. [Lesson 11](11_zero.ipynb) measures it, and divides the 16 bytes among many GPUs.
+# 16 bytes, as [lesson 11](11_zero.ipynb) shows before it divides the 16 bytes among many GPUs.
 #
 # ### The second reason: time
 #
 # A training step of a transformer computes about 6 floating-point operations for each parameter and each token: 2 in
-# the forward pass, and 4 in the backward pass. Our model reads a trillion tokens, on GPUs that compute 4·10¹⁴
-# operations per second.
+# the forward pass, and 4 in the backward pass. Let the model of 7 billion parameters read a trillion tokens, on GPUs
+# that compute 4·10¹⁴ operations per second.
 #
 # | | days |
 # |---|---:|
@@ -496,10 +497,10 @@ compare_costs(
 )
 
 # %% [markdown]
-# Over each of these links, talking takes longer than computing. In truth the gradients must travel nearly twice, as
-# lesson 02 shows, until every GPU has the sum. Therefore the choice of messages, and the moment at which each message
-# is sent, decide how much faster a thousand GPUs are than one. In this course you write such programs yourself, count
-# their bytes, and watch them run.
+# Over each of these links, talking takes longer than computing. And the gradients must travel nearly twice before every
+# GPU has the sum, as lesson 02 shows. Therefore two choices decide how much faster a thousand GPUs are than one GPU:
+# which messages are sent, and when. In this course you write such programs yourself, count their bytes, and watch them
+# run.
 
 # %% tags=["folded"]
 # The end of the four processes, and what to type if a terminal does not find distlib
@@ -512,7 +513,7 @@ print(f'"{sys.executable}" -m distlib.cli doctor')
 # - A rank is a process with a number and with a memory of its own.
 # - Ranks share nothing. A rank learns from another rank only by a message.
 # - Ranks that wait for each other in a circle are in a deadlock.
-# - Training with Adam keeps 16 bytes for each parameter, before any activation.
+# - Training with Adam keeps 16 bytes for each parameter, without the activations.
 # - Many GPUs turn years into days, but every training step pays for messages.
 #
 # ## What comes next

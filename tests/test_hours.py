@@ -35,7 +35,7 @@ def rows() -> list[tuple[str, int, int]]:
 
 def parts() -> list[tuple[list[str], str]]:
     """The parts of the main road: the lessons of each, and its hours."""
-    found = re.findall(r"^\| \*\*\d\. .*?\*\*, (.*), (\d+) hours \|", README, re.MULTILINE)
+    found = re.findall(r"^\| \*\*\d\. .*?\*\*, lessons (.*?) \|.*\| (\d+) \|$", README, re.MULTILINE)
     return [([stem for stem in LESSONS if _is_among(stem, words)], stated) for words, stated in found]
 
 
