@@ -71,13 +71,13 @@ def _over(comm: Communicator, work: Work, give_up: float) -> bool:
     return True
 
 
-def time_limit(timeout: object) -> timedelta:
+def time_limit(timeout: Any) -> timedelta:
     """What torch's callers give as a time limit: a timedelta, a number of seconds, or None for the default."""
     return timeout if isinstance(timeout, timedelta) else _LONGEST if timeout is None else timedelta(0, timeout)
 
 
 @functools.cache
-def teach_torch(kind: type) -> None:
+def teach_torch(kind: type[Any]) -> None:
     """Have torch's function ask a group of this kind for it, and all others as before. Once in a process."""
     inner: Callable[..., None] = _dist.monitored_barrier
 

@@ -158,7 +158,7 @@ def _prepare() -> None:
     from torch.testing._internal import common_distributed, common_fsdp
 
     torch.set_num_threads(1)
-    torch.accelerator.device_count, torch.cpu.device_count = lambda: GPUS, lambda: CPUS  # type: ignore[assignment]
+    torch.accelerator.device_count, torch.cpu.device_count = lambda: GPUS, lambda: CPUS
     common_fsdp.DEVICE_COUNT = CPUS
     common_distributed.skip_if_lt_x_gpu = _unless_devices
     common_distributed.requires_accelerator_dist_backend = lambda *_: lambda test: test
