@@ -10,20 +10,25 @@ import contextlib
 from collections.abc import Iterator
 
 from distlib.torch_backend.streams import is_rank
-from distlib.worlds.private_torch import CollectivesOnMeta, ProcessGroupsOfThread, swap_process_groups
+from distlib.worlds.private_torch import (
+    CollectivesOnMeta,
+    ProcessGroupsOfThread,
+    ShapesInferredOnce,
+    swap_process_groups,
+)
 
 _inside = 0
 _before: object = None
-_on_meta: CollectivesOnMeta | None = None
+_taught: tuple[CollectivesOnMeta | ShapesInferredOnce, ...] = ()
 
 
 @contextlib.contextmanager
 def groups_of_this_thread() -> Iterator[None]:
     """In this block the thread has process groups of its own: at first none. One simulated rank runs at a time."""
-    global _inside, _before, _on_meta
+    global _inside, _before, _taught
     if _inside == 0:
         _before = swap_process_groups(ProcessGroupsOfThread())
-        _on_meta = CollectivesOnMeta(is_rank)
+        _taught = CollectivesOnMeta(is_rank), ShapesInferredOnce()
     _inside += 1
     try:
         yield
@@ -31,5 +36,5 @@ def groups_of_this_thread() -> Iterator[None]:
         _inside -= 1
         if _inside == 0:
             swap_process_groups(_before)
-            assert _on_meta is not None
-            _on_meta.end()
+            for each in _taught:
+                each.end()

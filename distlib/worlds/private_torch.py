@@ -274,6 +274,25 @@ class CollectivesOnMeta:
         self._library._destroy()
 
 
+class ShapesInferredOnce:
+    """From now on DTensor infers the shape of a result once in the process; by itself it does so once in each thread.
+
+    Ranks that are threads run the same operations. What it finds is the same for all of them: shape, strides, dtype.
+    """
+
+    def __init__(self) -> None:
+        tensor: Any = sys.modules.get("torch.distributed.tensor")  # where nobody has imported it there is no DTensor
+        self._propagator: Any = tensor and tensor.DTensor._op_dispatcher.sharding_propagator
+        if tensor is not None:
+            infer = self._propagator._propagate_tensor_meta_non_cached
+            self._propagator._propagate_tensor_meta_non_cached = functools.lru_cache(infer)
+
+    def end(self) -> None:
+        """Let it be as before."""
+        if self._propagator is not None:
+            del self._propagator._propagate_tensor_meta_non_cached  # what is left is the method of its class
+
+
 class _SeenCall:
     """Stands for an operation of torch.ops.c10d that has been called, where a mode is told of it."""
 

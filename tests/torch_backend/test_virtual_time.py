@@ -385,3 +385,25 @@ def test_a_collective_in_a_stream_of_its_own_runs_while_the_rank_computes() -> N
 
     link = Link(latency=8.0, bandwidth=math.inf)  # an all-reduce of two ranks takes 16 s
     assert simulated(2, run, link=link).results == [[12.0, 18.0, 34.0]] * 2
+
+
+def test_shapes_are_inferred_once_for_all_ranks(monkeypatch) -> None:
+    from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+
+    kind = type(DTensor._op_dispatcher.sharding_propagator)
+    infer, asked = kind._propagate_tensor_meta_non_cached, []
+
+    def counting(self: Any, schema: Any) -> Any:
+        asked.append(str(schema.op))
+        return infer(self, schema)
+
+    def run(comm: Communicator) -> list[float]:
+        with torch_distributed(comm) as dist:
+            mesh = dist.device_mesh.init_device_mesh("cpu", (comm.world_size,))
+            values = distribute_tensor(torch.arange(8.0), mesh, [Shard(0)])
+            return (values * 3 + 1).full_tensor().tolist()
+
+    monkeypatch.setattr(kind, "_propagate_tensor_meta_non_cached", counting)
+    assert SimulatedWorld(4, contexts="threads").run(run) == [[3.0 * each + 1 for each in range(8)]] * 4
+    assert asked
+    assert len(asked) == len(set(asked))
