@@ -24,6 +24,8 @@
     placements               which device, or rank, holds which piece of which array (`HeldPieces`)
     compare_costs            what several ways cost, in several quantities: a bar for each
     decision_tree            questions, and what to do for each answer
+    mesh_cube                the ranks of a mesh, and the groups along its axes
+    mesh_on_nodes            which groups of a mesh lie inside a node, and which across nodes
 
 matplotlib, ipywidgets and anywidget are loaded when a name is first used, not by `import distlib.draw`: the ranks of a
 world import this package too (for `watch`), and have no use for them.
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from distlib.draw.charts.memory_bars import memory_per_rank
     from distlib.draw.charts.memory_curves import memory_over_time
     from distlib.draw.charts.memory_parts import memory_parts
+    from distlib.draw.charts.mesh_figures import mesh_cube, mesh_on_nodes
     from distlib.draw.charts.model_check import predicted_and_measured
     from distlib.draw.charts.pipelines import pipeline_timeline
     from distlib.draw.charts.placements import HeldPieces, placements
@@ -75,6 +78,8 @@ __all__ = [
     "memory_over_time",
     "memory_parts",
     "memory_per_rank",
+    "mesh_cube",
+    "mesh_on_nodes",
     "pipeline_timeline",
     "placements",
     "play_chunks",
@@ -106,6 +111,8 @@ _HOMES = {
     "memory_over_time": "charts.memory_curves",
     "memory_parts": "charts.memory_parts",
     "memory_per_rank": "charts.memory_bars",
+    "mesh_cube": "charts.mesh_figures",
+    "mesh_on_nodes": "charts.mesh_figures",
     "pipeline_timeline": "charts.pipelines",
     "placements": "charts.placements",
     "play_chunks": "players.player",

@@ -52,6 +52,8 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "memory_over_time": lambda: draw.memory_over_time({"stage 1": ALIVE}, "Memory", limit=96),
     "memory_parts": lambda: draw.memory_parts({"alone": [{"weights": 64, "gradients": 64}]}, "Memory"),
     "memory_per_rank": lambda: draw.memory_per_rank({"GPipe": [64, 64], "1F1B": [64, 32]}, "Activations"),
+    "mesh_cube": lambda: draw.mesh_cube({"dp": 2, "tp": 2}, title="Four ranks"),
+    "mesh_on_nodes": lambda: draw.mesh_on_nodes({"tp inside": {"dp": 2, "tp": 4}}, 4, title="Two nodes"),
     "pipeline_timeline": lambda: draw.pipeline_timeline({"1F1B": TIMED, "ZB-H1": time_schedule(zero_bubble(2, 4))}),
     "placements": lambda: draw.placements({"by rows": {"W": cut_array((4, 6), 2)}}, title="Pieces"),
     "play_chunks": lambda: draw.play_chunks(draw.watch_chunks(WORLD, ring_all_reduce)),
