@@ -1,42 +1,53 @@
 # %% [markdown]
-# # Hybrid: three directions at once
+# # Hybrid: three cuts at once
 #
-# After this lesson you will be able to
+# Two engineers rent 64 GPUs, eight to a node, and start the same run: eight replicas of a model, with every layer cut
+# over eight GPUs. One of them describes the ranks as `{"dp": 8, "tp": 8}`, the other as `{"tp": 8, "dp": 8}`. Both runs
+# compute the same and send equally many bytes, but one of them takes much longer. Which one, and why?
 #
-# - say which ranks form which group of a mesh, and what the order of its axes decides,
-# - train a transformer along three axes at once, with the numbers of one process,
-# - count what travels along each axis, and say which axis belongs inside a node,
-# - clip a gradient that is spread over a mesh, and count each number once,
-# - choose a layout for a model and a cluster by numbers, and defend it,
-# - read torch's `DeviceMesh`, with `fully_shard`, `parallelize_module` and `pipelining` on it.
-#
-# **Time:** about 115 minutes. **You need:** [Pipeline](09_pipeline.ipynb),
-# [Tensor parallelism](10_tensor_parallel.ipynb) and [ZeRO and FSDP](11_zero.ipynb). No GPU.
+# > After this lesson you will be able to
+# >
+# > - say which ranks form which group of a mesh,
+# > - say what each axis sends, and which axis belongs inside a node,
+# > - clip gradients that are spread over a mesh,
+# > - choose a layout for a model and a cluster, and defend your choice.
+# >
+# > **Time:** about 55 minutes. **You need:** [Pipeline](09_pipeline.ipynb),
+# > [Tensor parallelism](10_tensor_parallel.ipynb) and [ZeRO and FSDP](11_zero.ipynb). No GPU.
 
-# %%
+# %% tags=["folded"]
+# The imports, and a picture of the two runs
 import copy
 import logging
 import warnings
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
+from torch.optim import AdamW
 
 from distlib import (
     Cluster,
     Communicator,
     Link,
-    RankError,
     SimulatedWorld,
     World,
     all_reduce,
     torch_distributed,
 )
-from distlib.draw import compare_costs, predict, sweep, timeline
-from distlib.trace import Message
+from distlib.draw import (
+    compare_costs,
+    mesh_cube,
+    mesh_on_nodes,
+    predict,
+    step_timeline,
+    sweep,
+)
 from distlib.training import mesh as meshes
+from distlib.training.ddp.step_times import Span, StepTimes
 from distlib.training.mesh import HybridTrainer, Mesh, SmallTransformer
 from distlib.training.mesh.plain_transformer import plain_layers, plain_state
 from distlib.training.pipeline import stages_of
@@ -45,124 +56,101 @@ from distlib.training.tensor_parallel import vocabulary_parallel_cross_entropy
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 DOUBLE = torch.float64
-
-# %% [markdown]
-# ## Each way has an end
-#
-# You know three ways to train one model on several ranks. Each of them ends somewhere:
-#
-# | way | axis | what is cut | where it ends |
-# |---|---|---|---|
-# | data parallel, with or without ZeRO | dp | the batch | a batch can't grow for ever: lesson 06 |
-# | pipeline | pp | the list of layers | one stage per layer; the bubble grows with the stages: lesson 09 |
-# | tensor parallel | tp | every layer | a group larger than a node waits for slow links: lesson 10 |
-#
-# The largest models are trained on thousands of ranks, and no single way leads there. But the three do not exclude one
-# another. They cut different things. So take all three, each over a few ranks: their sizes multiply.
-#
-# ## A mesh of ranks
-#
-# Eight ranks, 2 × 2 × 2: two replicas, each a pipeline of two stages, each stage on two ranks that share its layers.
-# The ranks stand in a grid, the *mesh*, whose axes have the names of the ways. The *last* axis varies fastest, as in a
-# tensor of torch: ranks 0 and 1 differ along tp, ranks 0 and 2 along pp, ranks 0 and 4 along dp.
-
-# %%
-guess_1 = predict("dp 2 × pp 2 × tp 2. Which rank stands at dp 1, pp 0, tp 1?")
-
-# %%
-CUBE = {"dp": 2, "pp": 2, "tp": 2}
-print(meshes.mesh_text(CUBE))
-found = meshes.rank_at({"dp": 1, "pp": 0, "tp": 1}, CUBE)
-print(guess_1.compare(found))
-assert found == 5 and meshes.coordinates_of(5, CUBE) == {"dp": 1, "pp": 0, "tp": 1}
-
-# %% [markdown]
-# Each rank talks to three groups, one along each axis. A group is the ranks whose *other* coordinates are equal:
-
-# %%
-for axis in CUBE:
-    print(f"along {axis}:", meshes.mesh_groups(CUBE, axis))
-assert meshes.mesh_groups(CUBE, "pp") == [[0, 2], [1, 3], [4, 6], [5, 7]]
-
-# %% [markdown]
-# On the ranks, `Mesh` makes a communicator for each axis, by `comm.split`. Here every rank adds up something along each
-# of its axes, first tp, then pp, then dp. An arrow is a message, and its color is the axis along which its two ranks
-# differ.
-
-
-# %%
-def along_each_axis(comm: Communicator, sizes: dict[str, int]) -> list[int]:
-    """How many ranks are in this rank's groups along tp, pp and dp."""
-    mesh = Mesh(comm, sizes)
-    found = []
-    for axis in ("tp", "pp", "dp"):
-        ones = torch.ones(2)
-        all_reduce(mesh[axis], ones)
-        found.append(int(ones[0]))
-    return found
-
-
-def axis_of(message: Message, sizes: dict[str, int]) -> str:
-    """The axis along which the ranks of a message differ."""
-    src, dst = (
-        meshes.coordinates_of(rank, sizes) for rank in (message.src, message.dst)
-    )
-    return next(name for name in sizes if src[name] != dst[name])
-
-
-eight = SimulatedWorld(8)
-assert eight.run(along_each_axis, CUBE) == [[2, 2, 2]] * 8
-timeline(
-    eight.trace,
-    "Three all-reduces, each along another axis",
-    by="round",
-    color_by=partial(axis_of, sizes=CUBE),
+TP_INSIDE, TP_ACROSS = {"dp": 8, "tp": 8}, {"tp": 8, "dp": 8}
+mesh_on_nodes(
+    {str(sizes).replace("'", '"'): sizes for sizes in (TP_INSIDE, TP_ACROSS)},
+    ranks_per_node=8,
+    title="The same groups of GPUs, in two orders",
 )
 
 # %% [markdown]
-# The arrows of tp are short, those of dp are long. That is all that the order of the axes says, and it will matter:
-# ranks with neighboring numbers are on the same node.
+# Each dot is a GPU. An orange line joins the eight GPUs that share the layers of one replica, a TP group. A blue line
+# joins eight GPUs that average their gradients, a DP group. In the left run the TP groups are inside the nodes, in the
+# right run the DP groups are.
 #
-# **Try it.** Turn the order around: tp first, dp last. Which ranks share the layers of rank 0 now? Look at the groups,
-# then at the picture.
+# ## Three cuts multiply
+#
+# You know three ways to spread a training run over several GPUs, and each of them has a limit:
+#
+# | axis | what it cuts | its limit |
+# |---|---|---|
+# | data parallel, DP | the batch | a batch cannot grow forever ([06](06_large_batches.ipynb)) |
+# | pipeline, PP | the list of layers | more stages make a larger bubble ([09](09_pipeline.ipynb)) |
+# | tensor parallel, TP | every layer | a large group waits for slow links ([10](10_tensor_parallel.ipynb)) |
+#
+# Because the three cut different things, you can use all of them at once. Then their sizes multiply: DP 2 × PP 2 × TP 2
+# needs eight ranks. The ranks form a grid, the **mesh**, in which every rank has one coordinate per axis. The last axis
+# varies fastest, as in a tensor, so ranks 0 and 1 are neighbors along TP.
+
+# %%
+guess_1 = predict(
+    "On the mesh DP 2 × PP 2 × TP 2, which rank is at DP 1, PP 1, TP 0?",
+    choices=["3", "5", "6"],
+)
+
+# %%
+CUBE = {"dp": 2, "pp": 2, "tp": 2}
+print(guess_1.compare(str(meshes.rank_at({"dp": 1, "pp": 1, "tp": 0}, CUBE))))
+mesh_cube(CUBE, title="Eight ranks on three axes")
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert meshes.rank_at({"dp": 1, "pp": 1, "tp": 0}, CUBE) == 6
+assert meshes.mesh_groups(CUBE, "tp") == [[0, 1], [2, 3], [4, 5], [6, 7]]
+assert meshes.mesh_groups(CUBE, "pp") == [[0, 2], [1, 3], [4, 6], [5, 7]]
+assert meshes.mesh_groups(CUBE, "dp") == [[0, 4], [1, 5], [2, 6], [3, 7]]
+
+# %% [markdown]
+# A step along TP adds 1 to the rank, a step along PP adds 2, and a step along DP adds 4. Each rank is in one **group**
+# per axis: the ranks that differ from it along this axis only. In this picture, a group is a line.
+#
+# **The groups of the last axis are consecutive ranks, and consecutive ranks usually share a node.**
+#
+# <details><summary>When they do not share a node</summary>
+#
+# | if … | then … |
+# |---|---|
+# | the launcher deals ranks out over the nodes one by one | consecutive ranks are on different nodes |
+# | a group does not fit evenly into a node | some groups cross nodes in any order of the axes |
+#
+# </details>
+#
+# **Try it.** Draw the mesh with the axes in the opposite order, TP first. Which rank is in the TP group of rank 0 now?
 
 # %% tags=["folded"]
 # One way to do it
 turned = {"tp": 2, "pp": 2, "dp": 2}
-print(meshes.mesh_groups(turned, "tp"))
-assert meshes.mesh_groups(turned, "tp")[0] == [0, 4]
-eight.run(along_each_axis, turned)
-timeline(eight.trace, by="round", color_by=partial(axis_of, sizes=turned))
-
-# %% [markdown]
-# A mesh must have a place for each rank, and a rank for each place:
-
-# %%
-try:
-    eight.run(Mesh, {"dp": 2, "pp": 2, "tp": 3})
-except RankError as error:
-    print(error)
-    assert "tp 2 would fit" in str(error)
+assert meshes.mesh_groups(turned, "tp")[0] == [0, 4]  # its partner along DP before
+mesh_cube(turned, title="The same axes in the opposite order")
 
 # %% [markdown]
 # ## One step on eight ranks
 #
-# The model is a small transformer: an embedding, four layers, and a head. Its layers are those of lesson 10, so each
-# rank of a tp group has a part of every layer. The list of layers is cut into stages, as in lesson 09. And the
-# gradients are averaged over the replicas, as in lesson 05.
-#
-# One step, seen by rank 0:
-#
-#     for each microbatch of my replica's half of the batch:
-#         forward:   my layers, with all-reduces along tp;  the result goes along pp to stage 1
-#         backward:  the gradient comes back along pp;      my layers, with all-reduces along tp
-#     average my gradients along dp
-#     optimizer.step()
-#
-# First one process that knows of no mesh, for comparison. Its data is a sentence of 16 tokens that never changes but
-# for where it begins: something that can be learnt.
+# Now we train a small transformer on the cube. You built the parts before, so each axis takes a line or two:
+
 
 # %%
+def make_trainer(comm: Communicator, sizes: dict[str, int]) -> HybridTrainer:
+    """One rank's part of the training."""
+    mesh = Mesh(comm, sizes)  # a communicator for each axis
+    layers = MODEL.layers(mesh["tp"], dtype=DOUBLE)  # TP cuts every layer
+    stages = stages_of(layers, sizes["pp"])  # PP cuts the list of layers
+    schedule = one_forward_one_backward(sizes["pp"], 2)  # 2 microbatches
+    loss = partial(vocabulary_parallel_cross_entropy, mesh["tp"])
+    return HybridTrainer(mesh, stages, schedule, loss, AdamW, lr=0.01)  # DP averages
+
+
+# %% [markdown]
+# In one step, rank 0
+#
+# 1. runs its layers forward on each microbatch, with all-reduces along TP, and sends the result along PP,
+# 2. receives the gradient along PP, and runs its layers backward, again with all-reduces along TP,
+# 3. averages its gradients along DP after the last microbatch, and updates its weights.
+#
+# For comparison, a single process trains the same model on the same data.
+
+# %% tags=["folded"]
+# The model, its data, and the training in a single process
 MODEL = SmallTransformer(vocabulary=16, features=16, hidden=64, heads=4, num_layers=4)
 SAMPLES, SEQUENCE, STEPS = 8, 12, 10
 
@@ -178,7 +166,7 @@ def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
 def train_alone(comm: Communicator) -> tuple[list[float], dict[str, torch.Tensor]]:
     """The losses of ten steps, and the weights after them."""
     layers, losses = MODEL.layers(comm, dtype=DOUBLE), []
-    optimizer = torch.optim.AdamW(layers.parameters(), lr=0.01)
+    optimizer = AdamW(layers.parameters(), lr=0.01)
     for step in range(STEPS):
         tokens, following = batch(step)
         optimizer.zero_grad()
@@ -187,36 +175,6 @@ def train_alone(comm: Communicator) -> tuple[list[float], dict[str, torch.Tensor
         optimizer.step()
         losses.append(loss.item())
     return losses, layers.state_dict()
-
-
-losses, whole = SimulatedWorld(1).run(train_alone)[0]
-numbers = MODEL.numbers_cut + MODEL.numbers_copied
-print(f"{numbers:,} parameters; loss {losses[0]:.3f} → {losses[-1]:.3f}")
-assert numbers == sum(each.numel() for each in whole.values())
-assert losses[-1] < 0.6 * losses[0]
-
-# %% [markdown]
-# Now eight ranks. Each of the two stages is on two ranks of each replica.
-
-# %%
-guess_2 = predict(
-    "What part of the model's parameters does a rank of the 2 × 2 × 2 mesh keep, on average?",
-    unit="percent",
-)
-
-
-# %%
-def make_trainer(
-    comm: Communicator, sizes: dict[str, int], microbatches: int = 2, **options: int
-) -> HybridTrainer:
-    """One rank's part of the training."""
-    mesh = Mesh(comm, sizes)
-    stages = stages_of(MODEL.layers(mesh["tp"], dtype=DOUBLE), sizes["pp"])
-    schedule = one_forward_one_backward(sizes["pp"], microbatches)
-    loss_function = partial(vocabulary_parallel_cross_entropy, mesh["tp"])
-    return HybridTrainer(
-        mesh, stages, schedule, loss_function, torch.optim.AdamW, lr=0.01, **options
-    )
 
 
 def train_on_mesh(
@@ -233,959 +191,586 @@ def train_on_mesh(
     return losses, off, sum(each.numel() for each in found.values())
 
 
+# %%
+losses, whole = SimulatedWorld(1).run(train_alone)[0]
 with World(8) as real:
     by_rank = real.run(train_on_mesh, CUBE, whole)
-ends = [found for found, _, _ in by_rank if found[0] is not None]
-means = [sum(each) / len(each) for each in zip(*ends, strict=True)]
-gap = max(abs(ours - wanted) for ours, wanted in zip(means, losses, strict=True))
-kept = [count for _, _, count in by_rank]
-print(f"losses differ by {gap:.0e}, parameters by {max(o for _, o, _ in by_rank):.0e}")
-print("parameters by rank:", kept)
-print(guess_2.compare(round(100 * sum(kept) / 8 / numbers, 1)))
+furthest = max(off for _, off, _ in by_rank)
+print(f"one process: {STEPS} steps of AdamW, loss {losses[0]:.2f} → {losses[-1]:.2f}")
+print(f"eight ranks: the largest difference of a parameter is {furthest:.0e}")
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
-assert gap < 1e-9 and max(off for _, off, _ in by_rank) < 1e-9
-assert sum(kept) == 2 * (MODEL.numbers_cut + 2 * MODEL.numbers_copied)
-assert len(ends) == 4 and all(
-    meshes.coordinates_of(rank, CUBE)["pp"] == (found[0] is not None)
-    for rank, (found, _, _) in enumerate(by_rank)
-)
+ends = [found for found, _, _ in by_rank if found[0] is not None]
+means = [sum(each) / len(each) for each in zip(*ends, strict=True)]
+assert max(abs(o - w) for o, w in zip(means, losses, strict=True)) < 1e-9
+assert furthest < 1e-9 and losses[-1] < 0.6 * losses[0]
+kept, numbers = sum(count for *_, count in by_rank), MODEL.numbers_cut
+assert kept == 2 * (numbers + 2 * MODEL.numbers_copied)
+assert 0.25 < kept / 8 / (numbers + MODEL.numbers_copied) < 0.27
 
 # %% [markdown]
-# Eight processes, three kinds of messages, ten steps of AdamW, and the same model to rounding. A rank keeps a quarter,
-# and a little more. The two replicas have everything twice. Inside a replica, what is cut is on one rank, and the norms
-# and the biases of row-parallel layers are on both ranks of a tp group.
+# **The mesh changes who computes what. It does not change the result.** Only rounding differs (here
+# in float64).
 #
-# Nobody sends gradients along tp for these copies. Why do they stay equal? Both ranks compute their gradients from the
-# same sums, so they are the same to the last bit. (Where sequences are cut along tp as well, each rank sees other
-# tokens, and then these gradients do need a sum along tp. And with dropout both must draw the same.)
+# <details><summary>Where this stops being true</summary>
 #
-# ## Who sends what
+# | with … | the result changes, because … |
+# |---|---|
+# | padding | microbatches hold unequally many tokens, so the mean of their means is not the mean over all tokens |
+# | BatchNorm | each microbatch normalizes over its own samples |
+# | dropout | each rank draws its own mask, so the masks are others than those of a single process |
 #
-# Every message belongs to one axis. So we can add them up. One step of the eight ranks:
+# </details>
+#
+# Each rank keeps about a quarter of the parameters, because a replica is cut into two stages and each layer into two
+# halves. It keeps slightly more than a quarter, because LayerNorm and some biases are not cut: every rank of a TP group
+# has a copy of them. These parameters are **replicated** along TP.
+#
+# ## Three cuts, three bills
+#
+# Each axis pays for something different:
+#
+# - **DP pays per parameter:** without ZeRO, one average of all gradients per step, however many tokens the batch has.
+# - **TP pays per token and layer:** four all-reduces of the activations in every layer.
+# - **PP pays per token and boundary:** between two stages, each rank sends the whole activation forward, and its
+#   gradient back.
+#
+# Take a model of 6.9 billion parameters, 32 layers of 4,096 features. It runs on 256 GPUs, DP 8 × PP 4 × TP 8, with
+# 1,024 sequences of 2,048 tokens per step, and two bytes per number.
 
 # %%
-guess_3 = predict(
-    "Of all bytes that the eight ranks send in a step, how many travel along tp?",
-    unit="percent",
+guess_2 = predict(
+    "Along which axis does a GPU send the most bytes in a step? And which is last?",
+    order=["DP", "PP", "TP"],
 )
-
-
-# %%
-def some_steps(comm: Communicator, sizes: dict[str, int], count: int, **o: int) -> None:
-    """A number of steps."""
-    trainer = make_trainer(comm, sizes, **o)
-    for step in range(count):
-        trainer.step(*batch(step))
-
-
-def sent_in_a_step(sizes: dict[str, int], **options: int) -> dict[str, int]:
-    """Bytes by axis, of all ranks together: the second step, without the first."""
-    world, found = SimulatedWorld(8, contexts="threads"), []
-    for count in (1, 2):
-        world.run(some_steps, sizes, count, **options)
-        found.append(meshes.traffic_by_axis(world.trace, sizes))
-    return {name: found[1][name].nbytes - found[0][name].nbytes for name in sizes}
-
-
-in_cube = sent_in_a_step(CUBE)
-print({name: f"{nbytes:,}" for name, nbytes in in_cube.items()})
-print(guess_3.compare(round(100 * in_cube["tp"] / sum(in_cube.values()))))
-
-# %% [markdown]
-# Most of it. A formula says the same, to the byte. With $m$ microbatches of $t$ tokens each, $h$ features, $L$ layers,
-# and $\Psi$ parameters, all ranks together send these numbers in a step:
-#
-# | along | numbers | for |
-# |---|---|---|
-# | tp | $dp \cdot m \cdot 2(tp - 1) \cdot [(4L + 2) \cdot t h + 3t]$ | 4 all-reduces per layer, 2 at the ends; loss |
-# | pp | $dp \cdot tp \cdot m \cdot 2(pp - 1) \cdot t h$ | activations, and their gradients |
-# | dp | $2(dp - 1) \cdot [\Psi + (tp - 1) \cdot \Psi_c]$ | the average of each gradient |
-#
-# $\Psi_c$ of the parameters are copied along tp: norms, and biases of row-parallel layers.
-
-# %%
-shape = {"samples": SAMPLES, "sequence": SEQUENCE, "num_microbatches": 2, "itemsize": 8}
-formula = meshes.step_traffic(MODEL, CUBE, **shape)
-assert {name: each.nbytes for name, each in formula.items()} == in_cube
-assert in_cube["dp"] == 2 * (numbers + MODEL.numbers_copied) * 8
-
-ways = {"2 × 2 × 2": in_cube}
-for sizes in ({"dp": 4, "pp": 1, "tp": 2}, {"dp": 1, "pp": 2, "tp": 4}):
-    ways[" × ".join(map(str, sizes.values()))] = sent_in_a_step(sizes)
-compare_costs(
-    ways,
-    title="Bytes of a step, by axis",
-    subtitle="dp × pp × tp ranks, all together, as counted; a scale for each column",
-)
-
-# %% [markdown]
-# Does that stay so when the model is larger? Activations grow with $h$, parameters with $h^2$; but a large model sees
-# more tokens, too. Take a model of 6.9 billion parameters, with 1,024 samples of 2,048 tokens in a batch, on
-# dp 8 × pp 4 × tp 8 = 256 ranks, in bfloat16.
 
 # %%
 LARGE = SmallTransformer(
     vocabulary=51_200, features=4096, hidden=16_384, heads=32, num_layers=32
 )
-large_sizes = {"dp": 8, "pp": 4, "tp": 8}
-large = meshes.step_traffic(
-    LARGE, large_sizes, samples=1024, sequence=2048, num_microbatches=64, itemsize=2
+batch_of = {"samples": 1024, "sequence": 2048, "num_microbatches": 64, "itemsize": 2}
+bill = meshes.step_traffic(LARGE, {"dp": 8, "pp": 4, "tp": 8}, **batch_of)
+gigabytes = {name.upper(): each.nbytes / 256 / 1e9 for name, each in bill.items()}
+gigabytes = dict(sorted(gigabytes.items(), key=lambda each: -each[1]))
+print(guess_2.compare(list(gigabytes)))
+compare_costs(
+    {name: {"sent per GPU and step": sent} for name, sent in gigabytes.items()},
+    title="What each axis sends",
+    show="{:.1f} GB".format,
 )
-for name, each in large.items():
-    print(f"along {name}: {each.nbytes / 256 / 1e9:7.2f} GB per rank and step")
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
 assert 6.8e9 < LARGE.numbers_cut + LARGE.numbers_copied < 7.0e9
-assert in_cube["tp"] / sum(in_cube.values()) > 0.5
-tp_to_dp = large["tp"].nbytes / large["dp"].nbytes
-tp_to_pp = large["tp"].nbytes / large["pp"].nbytes
-assert 100 < tp_to_dp and 30 < tp_to_pp, (tp_to_dp, tp_to_pp)
+assert 1024 * 2048 > 2e6
+assert list(gigabytes) == ["TP", "PP", "DP"]
+assert (
+    gigabytes["TP"] > 100 * gigabytes["DP"] and gigabytes["TP"] > 30 * gigabytes["PP"]
+)
+few = {**batch_of, "num_microbatches": 1}
+for samples, wanted in ((128, False), (256, True)):
+    wide = {"dp": 32, "pp": 4, "tp": 2}
+    of_few = meshes.step_traffic(LARGE, wide, **{**few, "samples": samples})
+    assert (of_few["tp"].nbytes > of_few["dp"].nbytes) == wanted
 
 # %% [markdown]
-# More than a hundred times as much along tp as along dp, and more than thirty times as much as along pp. And it can't
-# wait: the next layer needs the sum now, while gradients have time until the end of the backward pass. You can guess
-# what belongs on the fastest links.
+# PP sends little, because the model has 32 layers but only three boundaries. DP sends little, because a GPU averages
+# the gradients of its own 32nd of the model, once per step.
 #
-# **Try it.** How large must a mesh's dp be, and how small its batch, before dp sends more than tp? Divide the two
-# formulas, leave out what is small, and compare with `step_traffic`. Keep 256 ranks.
+# **With a large batch TP sends by far the most, because every token pays in every layer.**
+#
+# <details><summary>Where this stops being true</summary>
+#
+# | if … | then … |
+# |---|---|
+# | DP is large, TP and the batch are small | DP sends more than TP: DP 32 × PP 4 × TP 2, 128 sequences per step |
+# | ZeRO 3 is used with many microbatches | DP gathers the parameters again for every microbatch |
+#
+# </details>
+#
+# ## Which axis goes inside the node?
+#
+# Back to the two engineers. Each GPU of their cluster has two kinds of links:
+#
+# | link | GB/s per GPU | latency | for example |
+# |---|---:|---:|---|
+# | inside a node | 300 | 2 µs | **NVLink** |
+# | between nodes | 25 | 10 µs | **InfiniBand** |
+#
+# We simulate a step of two layers, with 8,192 tokens per replica. A GPU computes by sleeping as long as the operations
+# would take, and a tensor has a shape but no numbers. After each attention and each MLP, the ranks of a TP group add up
+# their activations. At the end of the step, the DP groups average the gradients:
+
+
+# %%
+def play_step(
+    comm: Communicator, sizes: dict[str, int], tokens: int, how: str = "ring"
+) -> StepTimes:
+    """When this rank computes and communicates in a step of two layers."""
+    mesh, clock = Mesh(comm, sizes), Clock(comm)
+    computing, activations, gradients = sizes_of(sizes, tokens)
+    for direction, times in (("forward", 1), ("backward", 2)):
+        for _ in range(2 * LAYERS):  # attention, then an MLP
+            with clock.note(direction):
+                comm.sleep(times * computing)
+            with clock.note("communication", "TP"):
+                all_reduce(mesh["tp"], activations)
+    for _ in range(LAYERS):
+        with clock.note("communication", "DP"):
+            all_reduce(mesh["dp"], gradients, algorithm=how)
+    return clock.times()
+
+
+# %% tags=["folded"]
+# The cluster, the sizes of the model, and a clock
+LAYERS, FEATURES, FLOPS = 2, 4096, 4e14  # operations per second
+TOKENS = 8 * 8192  # in a batch
+INSIDE, BETWEEN = Link(2e-6, 300e9), Link(10e-6, 25e9)
+NODES = Cluster(nodes=8, ranks_per_node=8, intra=INSIDE, inter=BETWEEN)
+
+
+def sizes_of(
+    sizes: dict[str, int], tokens: int
+) -> tuple[float, torch.Tensor, torch.Tensor]:
+    """Seconds of half a layer forward; a replica's activations; a rank's gradients."""
+    tokens, parameters = tokens // sizes["dp"], 12 * FEATURES**2 // sizes["tp"]
+    activations, gradients = (
+        torch.empty(length, dtype=torch.bfloat16, device="meta")
+        for length in (tokens * FEATURES, parameters)
+    )
+    return 2 * parameters * tokens / FLOPS / 2, activations, gradients
+
+
+class Clock:
+    """Notes what a rank does and when."""
+
+    def __init__(self, comm: Communicator) -> None:
+        self.comm, self.spans = comm, []
+
+    @contextmanager
+    def note(self, kind: str, name: str = "") -> Iterator[None]:
+        start = self.comm.time()
+        yield
+        self.spans.append(Span(kind, name, start, self.comm.time()))
+
+    def times(self) -> StepTimes:
+        return StepTimes(self.spans[0].start, self.spans[-1].end, self.spans)
+
+
+def milliseconds(step: StepTimes) -> dict[str, float]:
+    """By what the rank does."""
+    found = {"computing": step.computing, "TP": 0.0, "DP": 0.0}
+    for span in step.of("communication"):
+        found[span.name] += span.seconds
+    return {name: 1e3 * each for name, each in (*found.items(), ("step", step.seconds))}
+
+
+def show(name: str, step: StepTimes) -> None:
+    """A line with the milliseconds of a step."""
+    found = ", ".join(f"{k} {ms:.1f} ms" for k, ms in milliseconds(step).items())
+    print(f"{name}: {found}")
+
+
+# %%
+world = SimulatedWorld(64, NODES)
+inside = world.run(play_step, TP_INSIDE, TOKENS)[0]
+show("TP inside the nodes", inside)
+sent = meshes.traffic_by_axis(world.trace, TP_INSIDE)
+print("GB that a GPU sends:", {k: round(v.nbytes / 64e9, 2) for k, v in sent.items()})
+
+# %% [markdown]
+# DP takes twice as long as TP. If the axes change places, DP gets the fast links.
+
+# %%
+guess_3 = predict(
+    "With DP inside the nodes and TP across them, the step is …",
+    choices=["shorter", "about as long", "longer"],
+)
+
+# %%
+across = SimulatedWorld(64, NODES).run(play_step, TP_ACROSS, TOKENS)[0]
+show("TP across the nodes", across)
+factor = across.seconds / inside.seconds
+print(
+    guess_3.compare(
+        ["shorter", "about as long", "longer"][(factor > 0.9) + (factor > 1.1)]
+    )
+)
+step_timeline({"TP inside": inside, "TP across": across}, "The same step, two orders")
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+in_ms, across_ms = milliseconds(inside), milliseconds(across)
+assert 2.1 < in_ms["DP"] / in_ms["TP"] < 2.3 and 2.6 < factor < 2.8
+assert across_ms["DP"] < in_ms["DP"] / 10 and across_ms["TP"] > 10 * in_ms["TP"]
+assert 5 < sent["tp"].nbytes / sent["dp"].nbytes < 6
+
+
+def across_over_inside(dp: int, tp: int, tokens: int) -> float:
+    """How many times as long the order takes that has TP across."""
+    world = SimulatedWorld(dp * tp, Cluster(dp * tp // 8, 8, INSIDE, BETWEEN))
+    one, other = (
+        world.run(play_step, sizes, tokens)[0].seconds
+        for sizes in ({"dp": dp, "tp": tp}, {"tp": tp, "dp": dp})
+    )
+    return other / one
+
+
+assert across_over_inside(8, 8, TOKENS // 8) < 0.9
+assert across_over_inside(8, 8, TOKENS // 4) > 1.2
+
+# %% [markdown]
+# DP took longer only because its links were slower. TP sends five times as many bytes, so after the swap the larger
+# amount travels over the slower links.
+#
+# TP is also harder to hide. Its all-reduces are on the **critical path**, because the next layer cannot start before
+# the sum has arrived. Gradients can travel while the backward pass goes on, as in [lesson 05](05_ddp.ipynb), so that
+# only a part of DP's time remains as exposed communication. Our simulated step hides nothing.
+#
+# **With many tokens per replica, TP belongs inside the node: it sends the most, and the next layer waits for it.**
+#
+# <details><summary>Where this stops being true</summary>
+#
+# | case | what happens |
+# |---|---|
+# | an eighth of the tokens | DP sends more than TP, and the step is shorter with DP inside |
+# | **collective matmul** | one piece of a matmul travels while the next is computed, which hides a part of TP |
+#
+# [Lesson 12c](12c_layouts.ipynb) plays more cases, such as nodes whose GPUs share one cable.
+#
+# </details>
+#
+# **Try it.** With faster links between the nodes, the two orders differ less. From how many GB/s on do their steps
+# differ by less than 10 %?
 
 # %% tags=["folded"]
 # One way to do it
-for dp, tp in ((8, 8), (16, 4), (32, 2)):
-    for samples in (1024, 128, 32):
-        few = meshes.step_traffic(
-            LARGE,
-            {"dp": dp, "pp": 4, "tp": tp},
-            samples=samples,
-            sequence=2048,
-            num_microbatches=1,
-            itemsize=2,
-        )
-        counted = few["tp"].nbytes / few["dp"].nbytes
-        short = samples * 2048 * (tp - 1) / (3 * LARGE.features * (dp - 1))
-        print(f"dp {dp:2}, tp {tp}, {samples:4} samples: tp to dp", end="")
-        print(f" {counted:6.2f}, by the formula {short:6.2f}")
-        assert 1 < short / counted < 1.07
-assert few["tp"].nbytes < few["dp"].nbytes
-equal = {
-    (dp, tp): 3 * LARGE.features * (dp - 1) // (tp - 1)
-    for dp, tp in ((32, 2), (16, 4), (8, 8))
-}
-assert [tokens // 2048 for tokens in equal.values()] == [186, 30, 6]
-assert ways["4 × 1 × 2"]["dp"] > ways["4 × 1 × 2"]["tp"]
+for bandwidth in (25e9, 100e9, 200e9, 265e9):
+    cluster = Cluster(8, 8, intra=INSIDE, inter=Link(10e-6, bandwidth))
+    one, other = (
+        SimulatedWorld(64, cluster).run(play_step, sizes, TOKENS)[0].seconds
+        for sizes in (TP_INSIDE, TP_ACROSS)
+    )
+    print(f"{bandwidth / 1e9:3.0f} GB/s: {other / one:.2f} times as long")
+assert 1.09 < other / one < 1.1  # so about 265 GB/s, nearly as fast as inside
 
 # %% [markdown]
-# <details><summary>What follows: open it when you have tried</summary>
+# ## Count every gradient once
 #
-# What remains is a short formula. With $T$ tokens in the batch, and an MLP four times as wide as $h$, tp sends about
-#
-# $$\frac{T \, (tp - 1)}{3h \, (dp - 1)}$$
-#
-# times as much as dp. So sizes matter as much as tokens: we count 5 with dp 32 × tp 2, and 163 with dp 8 × tp 8. dp
-# sends more where $T$ is below $3h(dp - 1)/(tp - 1)$. These are 186 samples with dp 32 × tp 2, 30 with dp 16 × tp 4,
-# and 6 with dp 8 × tp 8: fewer than there are replicas. In the picture above, 4 × 1 × 2 already sends more along dp.
-#
-# </details>
-
-# %% [markdown]
-# ## Each number once
-#
-# Large models are trained with clipped gradients: where the norm of all gradients is above a limit, they are scaled
-# down. The norm is a sum over *all* parameters. On a mesh nobody has all. So each rank squares and adds up what it has,
-# and an all-reduce adds up the ranks. Let us do just that.
-
-# %%
-guess_4 = predict(
-    "All eight ranks add up the squares of all gradients they have. "
-    "How many times too large is the norm?"
-)
+# Large models are trained with clipped gradients: if the norm of *all* gradients is above a limit, every gradient is
+# scaled down. In lesson 11 each rank had a shard of the gradients, so it added up the squares of its shard, and an
+# all-reduce added up the ranks. Let us do the same on the cube:
 
 
 # %%
-def two_norms(comm: Communicator) -> tuple[float, float]:
-    """The norm of everything that there is, and the one by which the trainer clips."""
-    trainer = make_trainer(comm, CUBE)
+def add_up_all_squares(
+    comm: Communicator, sizes: dict[str, int]
+) -> tuple[float, float]:
+    """This norm, and the norm by which the trainer clips."""
+    trainer = make_trainer(comm, sizes)
     trainer.step(*batch(0), max_norm=1e9)  # so large that nothing is clipped
     squares = torch.zeros(1, dtype=DOUBLE)
     for parameter in trainer.pipeline.parameters():
         squares += parameter.grad.square().sum()
-    all_reduce(comm, squares)
+    all_reduce(comm, squares)  # over all ranks of the mesh
     return float(squares.sqrt()), trainer.norm
 
 
+# %%
+guess_4 = predict(
+    "How good is this norm, compared with the norm of a single process?",
+    choices=[
+        "it is right",
+        "it is too large, by the same factor on every mesh",
+        "it is too large, by a factor that depends on the mesh",
+    ],
+)
+
+# %% tags=["folded"]
+# The norm of a single process
+threads = SimulatedWorld(8, contexts="threads")
+
+
 def norm_alone(comm: Communicator) -> float:
-    """Of one process."""
+    """Of all gradients of the first step."""
     layers = MODEL.layers(comm, dtype=DOUBLE)
     tokens, following = batch(0)
     vocabulary_parallel_cross_entropy(comm, layers(tokens), following).backward()
     return float(torch.nn.utils.get_total_norm([p.grad for p in layers.parameters()]))
 
 
-threads = SimulatedWorld(8, contexts="threads")
-everything, clipped_by = threads.run(two_norms)[0]
-(wanted_norm,) = SimulatedWorld(1).run(norm_alone)
-print(f"one process {wanted_norm:.6f}, trainer {clipped_by:.6f}, all {everything:.6f}")
-print(guess_4.compare(round(everything / wanted_norm, 2)))
+def meshes_in_words(sizes: dict[str, int]) -> str:
+    return " × ".join(f"{name.upper()} {size}" for name, size in sizes.items())
+
+
+(right,) = SimulatedWorld(1).run(norm_alone)
+print(f"the norm of a single process: {right:.3f}")
+
+# %%
+factors = set()
+for sizes in (CUBE, {"dp": 1, "pp": 2, "tp": 4}, {"dp": 4, "pp": 1, "tp": 2}):
+    everything, by_trainer = threads.run(add_up_all_squares, sizes)[0]
+    factors.add(round(everything / right, 2))
+    print(f"{meshes_in_words(sizes)}: all squares give {everything:.3f}, ", end="")
+    print(
+        f"{everything / right:.2f} times too large; the trainer says {by_trainer:.3f}"
+    )
+    assert abs(by_trainer - right) < 1e-9
+depends = "it is too large, by a factor that depends on the mesh"
+print(guess_4.compare(depends if len(factors) > 1 else "by the same factor"))
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
-assert abs(clipped_by - wanted_norm) < 1e-9
-assert 2**0.5 < everything / wanted_norm < 2
+of_cube = threads.run(add_up_all_squares, CUBE)[0][0] / right
+assert 2**0.5 < of_cube < 2 and len(factors) == 3
 
 # %% [markdown]
-# Between $\sqrt 2$ and 2. What is cut along tp is there twice, once in each replica. Copies along tp are there four
-# times. So the wrong norm is not even wrong by a constant: it depends on which parameters have the large gradients, and
-# on the mesh. The same training on another mesh would be another training. The trainer counts copies along tp on one
-# rank, weights that two stages share on one stage, and sums up along dp only what is sharded there.
+# Several ranks hold the same gradient, so its square is added several times. On the cube:
 #
-# ## What may be sharded along dp
+# | parameter | which ranks hold it | its square is added |
+# |---|---|---:|
+# | cut along TP | 2 ranks, one in each replica | 2 times |
+# | replicated along TP | 4 ranks, two in each replica | 4 times |
 #
-# Replicas keep everything twice. ZeRO, of lesson 11, does away with that along dp. There it sharded a whole model, here
-# it shards a stage's parameters. But one thing is different here. A step has *many* backward passes, one for each
-# microbatch.
+# So on the cube the norm is too large by a factor between √2 and √4, and where between depends on how large the
+# gradients of the replicated parameters are. On another mesh the factor is another one. The same limit would then clip
+# more or less, and moving a run to more GPUs would silently change the training.
+#
+# **Count every gradient once:** divide each square by the number of ranks that hold the parameter.
+#
+# ## The same batch on more GPUs
+#
+# What happens if we keep the batch and add nodes? This is called **strong scaling**. We keep TP 8 inside each node and
+# let DP grow. With eight times as many GPUs, a replica gets an eighth of the tokens, so computing and TP take about an
+# eighth of the time. The gradient of a replica stays as large as it was.
+
+# %%
+SCALES = (8, 64, 256, 1024)
+
+
+def scale(ranks: int, how: str = "ring") -> dict[str, float]:
+    """Milliseconds of a step on this many GPUs."""
+    cluster = Cluster(ranks // 8, 8, intra=INSIDE, inter=BETWEEN)
+    sizes = {"dp": ranks // 8, "tp": 8}
+    step = SimulatedWorld(ranks, cluster).run(play_step, sizes, TOKENS, how)[0]
+    return milliseconds(step)
+
+
+scaled = {ranks: scale(ranks) for ranks in SCALES}
+for ranks, found in scaled.items():
+    shrinks = found["computing"] + found["TP"]
+    print(f"{ranks:5,} GPUs: computing and TP {shrinks:4.1f} ms, ", end="")
+    print(f"DP {found['DP']:4.1f} ms, step {found['step']:4.1f} ms")
+
+# %% [markdown]
+# From 256 to 1,024 GPUs the step gets slower, because DP grows by more than computing and TP shrink.
 
 # %%
 guess_5 = predict(
-    "Two microbatches. ZeRO stage 3 sends along dp how many times as much as stage 0?"
+    "From 256 to 1,024 GPUs, what makes the ring all-reduce of DP take longer?",
+    choices=[
+        "each replica sends many more bytes",
+        "more messages follow one another",
+        "the links between nodes get slower",
+    ],
 )
 
 # %%
-along_dp = [sent_in_a_step(CUBE, zero_stage=stage)["dp"] for stage in range(4)]
-for stage, nbytes in enumerate(along_dp):
-    print(f"stage {stage}: {nbytes:9,} bytes, {nbytes / along_dp[0]:.2f} of stage 0")
-print(guess_5.compare(round(along_dp[3] / along_dp[0], 1)))
-
-# %% tags=["folded"]
-# Checks of the numbers above and below
-ratios = [nbytes / along_dp[0] for nbytes in along_dp]
-assert all(abs(a - b) < 0.05 for a, b in zip(ratios, [1, 1, 1.5, 3], strict=True)), (
-    ratios
-)
-
-# %% [markdown]
-# Stage 1 sends no more than stage 0, as ever. What stages 2 and 3 of our trainer shard, they do not keep whole between
-# microbatches. So stage 2 has to send its gradients after *each* backward pass, since it frees them: $(m + 1)/2$ times
-# as much. Stage 3 also gathers every layer again for each microbatch, forward and backward: $3m/2$. A pipeline wants
-# many microbatches, so $m$ is large. This is why trainers with a pipeline mostly stop at stage 1. A trainer that keeps
-# gradients or parameters whole until the last microbatch, as torch's pipeline does, sends less, and needs the memory.
-#
-# Our trainer has a second limit. Weights that two stages share need one more sum, after the last microbatch. It sums
-# whole gradients, so it refuses stages 2 and 3 for such a model. Shards could be summed, too, if both stages cut the
-# weight alike.
-#
-# ## Which axis belongs inside a node?
-#
-# Our eight ranks, on two nodes of four, whose links inside are fifty times as fast as those between them. One of the
-# three axes must cross. It is the first one that the mesh names: ranks 0 to 3 have index 0 along it.
-
-# %%
-guess_6 = predict(
-    "A step is the fastest if the axis that crosses is …, then …, then …",
-    order=["dp", "pp", "tp"],
-)
-
-
-# %%
-def second_step(comm: Communicator, sizes: dict[str, int]) -> float:
-    """The virtual seconds of a step. Nothing but messages takes time."""
-    trainer = make_trainer(comm, sizes)
-    trainer.step(*batch(0))
-    comm.barrier()
-    start = comm.time()
-    trainer.step(*batch(1))
-    return comm.time() - start
-
-
-two_nodes = Cluster(2, 4, intra=Link(1e-6, 10e9), inter=Link(1e-6, 0.2e9))
-crossing = {}
-for axis in CUBE:
-    sizes = {axis: 2} | {name: 2 for name in CUBE if name != axis}
-    world = SimulatedWorld(8, two_nodes, contexts="threads")
-    crossing[axis] = max(world.run(second_step, sizes))
-    print(f"{axis} crosses: {crossing[axis] * 1e6:.0f} µs")
-print(guess_6.compare(sorted(crossing, key=crossing.get)))
-
-# %% tags=["folded"]
-# Checks of the numbers above and below
-assert sorted(crossing, key=crossing.get) == ["pp", "dp", "tp"]
-assert 3 < crossing["tp"] / crossing["pp"] < 4
-late = Cluster(2, 4, intra=Link(1e-6, 10e9), inter=Link(1e-4, 10e9))
-late_crossing = {}
-for axis in CUBE:
-    sizes = {axis: 2} | {name: 2 for name in CUBE if name != axis}
-    world = SimulatedWorld(8, late, contexts="threads")
-    late_crossing[axis] = max(world.run(second_step, sizes))
-assert sorted(late_crossing, key=late_crossing.get) == ["dp", "pp", "tp"]
-
-# %% [markdown]
-# On these links, where bytes cost more than latency, it is the order of the bytes that you have counted. (Where latency
-# is what costs, messages count: with 100 µs and 10 GB/s between the nodes, a step is the fastest if dp crosses.) With
-# tp across, the same step takes more than three times as long as with pp across. This is the usual order on large
-# machines: tp inside a node, and pp or dp between nodes.
-#
-# What is it worth when the layers are large? 64 ranks on 8 nodes. Inside a node links carry 300 GB/s, between nodes 25
-# GB/s, for each rank its own. A mesh of dp 8 × tp 8 puts tp inside the nodes. The mesh tp 8 × dp 8 has groups of the
-# same sizes, in another order: tp now goes *across*.
-#
-# Time is virtual, and the tensors have shapes only, so the model may be large. A rank computes by sleeping.
-
-# %%
-INSIDE, BETWEEN = Link(2e-6, 300e9), Link(10e-6, 25e9)
-FEATURES, LAYERS, FLOPS = 4096, 2, 4e14  # floating-point operations per second
-
-
-def play_step(
-    comm: Communicator,
-    sizes: dict[str, int],
-    batch_tokens: int,
-    algorithm: str = "ring",
-) -> dict[str, float]:
-    """The seconds that a rank spends in a step, by what it does."""
-    mesh, spent = Mesh(comm, sizes), dict.fromkeys(("computing", "tp", "dp"), 0.0)
-    tokens, numbers = batch_tokens // sizes["dp"], 12 * FEATURES**2
-    activations, gradients = (
-        torch.empty(length, dtype=torch.bfloat16, device="meta")
-        for length in (tokens * FEATURES, numbers // sizes["tp"])
+replicas = {ranks: ranks // 8 for ranks in SCALES}
+times = {ranks: 2 * (n - 1) / n for ranks, n in replicas.items()}  # its gradient
+in_a_row = {ranks: 2 * (n - 1) for ranks, n in replicas.items()}
+for ranks in (256, 1024):
+    print(
+        f"{replicas[ranks]} replicas: each sends {times[ranks]:.2f} times its gradient, ",
+        end="",
     )
-    computing = 2 * numbers * tokens / sizes["tp"] / FLOPS / 2  # half a layer, forward
-    for times in (1, 2):  # forward, backward
-        for _ in range(2 * LAYERS):  # attention, or an MLP
-            comm.sleep(times * computing)
-            spent["computing"] += times * computing
-            start = comm.time()
-            all_reduce(mesh["tp"], activations)
-            spent["tp"] += comm.time() - start
-    for _ in range(LAYERS):
-        start = comm.time()
-        all_reduce(mesh["dp"], gradients, algorithm=algorithm)
-        spent["dp"] += comm.time() - start
-    return spent
-
-
-# %%
-guess_7 = predict(
-    "tp across the nodes instead of inside: a step takes how many times as long?"
-)
-
-# %%
-nodes = Cluster(nodes=8, ranks_per_node=8, intra=INSIDE, inter=BETWEEN)
-TOKENS = 8 * 8192  # in a batch
-played = {}
-for name, sizes in {
-    "tp inside": {"dp": 8, "tp": 8},
-    "tp across": {"tp": 8, "dp": 8},
-}.items():
-    played[name] = SimulatedWorld(64, nodes).run(play_step, sizes, TOKENS)[0]
-    played[name] = {key: seconds * 1e3 for key, seconds in played[name].items()}
-    print(name, {key: f"{value:.1f} ms" for key, value in played[name].items()})
-inside, across = (sum(each.values()) for each in played.values())
-print(guess_7.compare(round(across / inside, 1)))
-compare_costs(
-    {name: each | {"step": sum(each.values())} for name, each in played.items()},
-    title="Milliseconds of a step, by what a rank does",
-    subtitle="64 ranks on 8 nodes; a scale for each column",
-)
-
-# %% tags=["folded"]
-# Checks of the numbers above and below
-assert played["tp inside"]["computing"] == played["tp across"]["computing"]
-assert 2.3 < across / inside < 3.2, across / inside
-assert played["tp across"]["tp"] / played["tp inside"]["tp"] > 10
-assert played["tp across"]["dp"] < played["tp inside"]["dp"] / 10
-
-
-def across_over_inside(
-    dp: int, tp: int, tokens: int, *how: str, **where: bool
-) -> float:
-    cluster = Cluster(dp * tp // 8, 8, INSIDE, BETWEEN, **where)
-    world = SimulatedWorld(dp * tp, cluster)
-    inside, across = (
-        sum(world.run(play_step, sizes, tokens, *how)[0].values())
-        for sizes in ({"dp": dp, "tp": tp}, {"tp": tp, "dp": dp})
+    print(f"in {in_a_row[ranks]} messages, one after another")
+more_bytes = times[1024] / times[256] > 1.1
+print(
+    guess_5.compare(
+        ("more messages follow one another", "each replica sends many more bytes")[
+            more_bytes
+        ]
     )
-    return across / inside
-
-
-assert across_over_inside(8, 8, TOKENS // 8) < 0.9
-assert across_over_inside(8, 8, TOKENS // 4) > 1.2
-assert TOKENS // 8 < 3 * FEATURES < TOKENS // 4  # tp sends less than dp, and more
-# dp 32 crosses nodes in either order, and tp 2 sends a sixth as much
-assert TOKENS / (3 * FEATURES * 31) < 0.18 and across_over_inside(32, 2, TOKENS) > 1.1
-assert across_over_inside(32, 2, TOKENS // 8) > 1
-assert across_over_inside(32, 2, TOKENS // 8, shared_uplink=True) < 0.7
-assert 0.8 < across_over_inside(32, 2, TOKENS // 8, "halving_doubling") < 0.95
-# Groups that fit; dp sends more, then tp does, and yet that order is the slower one
-assert TOKENS < 3 * FEATURES * 7 and across_over_inside(8, 2, TOKENS) < 1
-assert across_over_inside(8, 2, TOKENS, shared_uplink=True) > 2
-assert across_over_inside(8, 2, TOKENS, "halving_doubling") > 1.1
-assert TOKENS // 16 * 7 > 2 * 3 * FEATURES
-assert across_over_inside(2, 8, TOKENS // 16, shared_uplink=True) < 0.8
-
-# %% [markdown]
-# The same 64 ranks, the same bytes, and only the order of two words differs. With tp across the nodes, its messages
-# take more than ten times as long. Those of dp are inside now, and take less than a tenth. But tp has far more to send.
-# With an eighth of the tokens it has less to send than dp, and the other order is the faster one; with a quarter it has
-# more, and belongs inside again.
-#
-# That is so for rings, in groups that fit into a node, where each rank has a link of its own. Where a node's ranks
-# share one link, or dp sends by halving and doubling, the axis that sends less may be the one that belongs inside. With
-# dp 32 × tp 2 on these nodes dp crosses in either order. A ring with one slow link is as slow as one with slow links
-# only, so tp belongs inside though it sends a sixth as much. But not everywhere: with an eighth of the tokens, tp
-# across is the faster order where a node's ranks share one link, or where dp sends by halving and doubling.
-#
-# **Try it.** How fast must the links between nodes be, so that the order costs less than 10 %?
-
-# %% tags=["folded"]
-# One way to do it
-for bandwidth in (25e9, 100e9, 200e9, 265e9):
-    faster = Cluster(8, 8, intra=INSIDE, inter=Link(10e-6, bandwidth))
-    first, second = (
-        sum(SimulatedWorld(64, faster).run(play_step, sizes, TOKENS)[0].values())
-        for sizes in ({"dp": 8, "tp": 8}, {"tp": 8, "dp": 8})
-    )
-    print(f"{bandwidth / 1e9:3.0f} GB/s: {second / first:.2f} times as long")
-assert 1.09 < second / first < 1.1  # so about 265 GB/s
-
-# %% [markdown]
-# Is that so on a real clock? Four processes, paced as if they were two nodes of two ranks, with slow links between
-# them. `play_real_step` has real tensors, and does not compute.
-
-
-# %%
-def play_real_step(comm: Communicator, sizes: dict[str, int]) -> float:
-    """The seconds of a step's messages: 8 all-reduces along tp, 1 along dp."""
-    mesh = Mesh(comm, sizes)
-    activations, gradients = torch.ones(50_000), torch.ones(50_000)
-    comm.barrier()
-    start = comm.time()
-    for _ in range(8):
-        all_reduce(mesh["tp"], activations)
-    all_reduce(mesh["dp"], gradients)
-    return comm.time() - start
-
-
-slow = Cluster(2, 2, intra=Link(1e-4, 200e6), inter=Link(1e-3, 5e6))
-orders = {"tp inside": {"dp": 2, "tp": 2}, "tp across": {"tp": 2, "dp": 2}}
-with World(4, network=slow) as paced:
-    for name, sizes in orders.items():
-        on_paper = max(SimulatedWorld(4, slow).run(play_real_step, sizes))
-        runs = [max(paced.run(play_real_step, sizes)) for _ in range(3)]
-        on_clock = min(runs)  # of the run that was disturbed least
-        print(f"{name}: on paper {on_paper:.3f} s, on the clock {on_clock:.3f} s")
-        orders[name] = on_paper, on_clock
-assert orders["tp across"][0] > 6 * orders["tp inside"][0]
-assert orders["tp across"][1] > orders["tp inside"][1]
-
-# %% [markdown]
-# ## The same batch on more ranks
-#
-# A batch of fixed size, and more and more nodes: *strong scaling*. tp stays inside the nodes, dp grows. Each replica
-# gets fewer tokens, so computing and tp shrink. dp does not: a gradient has the size of the model, however small the
-# batch is.
-
-# %%
-guess_8 = predict(
-    "With nodes of 8, from 8 to 512 ranks: with how many ranks is a step the fastest?"
 )
-
-# %%
-EIGHT = 8
-
-
-def scale(
-    most_nodes: int, algorithm: str = "ring", latency: float = 20e-6
-) -> dict[int, dict[str, float]]:
-    """Ranks → milliseconds of a step, by what a rank does."""
-    found, count = {}, 1
-    while count <= most_nodes:
-        cluster = Cluster(count, EIGHT, intra=INSIDE, inter=Link(latency, 25e9))
-        world = SimulatedWorld(cluster.world_size, cluster)
-        sizes = {"dp": count, "tp": EIGHT}
-        spent = world.run(play_step, sizes, TOKENS, algorithm)[0]
-        found[count * EIGHT] = {key: 1e3 * value for key, value in spent.items()}
-        found[count * EIGHT]["step"] = 1e3 * sum(spent.values())
-        count *= 2
-    return found
-
-
-scaled = scale(64)
-fastest = min(scaled, key=lambda ranks: scaled[ranks]["step"])
-print(guess_8.compare(fastest))
 sweep(
     {
-        name: {ranks: each[name] for ranks, each in scaled.items() if each[name]}
-        for name in ("step", "computing", "tp", "dp")
+        name: {ranks: found[name] for ranks, found in scaled.items() if found[name]}
+        for name in ("DP", "TP", "computing", "step")
     },
-    along="ranks",
-    title="A batch of fixed size on more and more ranks",
-    subtitle="milliseconds of a step, and what a rank does in them",
+    along="GPUs",
+    title="The same batch on more GPUs",
+    subtitle="milliseconds of a step, and what a GPU does in them",
 )
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
-steps = [each["step"] for each in scaled.values()]
-assert fastest == 256 and steps[:6] == sorted(steps[:6], reverse=True), steps
-last, best = scaled[512], scaled[fastest]
-grown = {key: last[key] - best[key] for key in ("computing", "tp", "dp")}
-assert grown["dp"] > 0 and max(grown, key=grown.get) == "dp"
-assert grown["computing"] < 0 and grown["tp"] < 0
-assert best["dp"] > 6 * best["computing"]
-slow_pair = Cluster(2, EIGHT, intra=INSIDE, inter=Link(30e-6, 1.25e9))
-of_pair = SimulatedWorld(16, slow_pair).run(play_step, {"dp": 2, "tp": EIGHT}, TOKENS)
-assert round(scaled[8]["step"]) == 75 and round(1e3 * sum(of_pair[0].values())) == 118
-prompt = scale(64, latency=5e-6)
-assert prompt[512]["step"] < prompt[256]["step"]
-assert 5 < scaled[8]["step"] / best["step"] < 8
+steps = {ranks: found["step"] for ranks, found in scaled.items()}
+assert steps[8] > steps[64] > steps[256] < steps[1024]
+DP = {ranks: found["DP"] for ranks, found in scaled.items()}
+assert 3.5 < DP[1024] - DP[256] < 4.5  # ms
+assert times[1024] / times[256] < 1.03 and times[1024] < 2
+assert (in_a_row[256], in_a_row[1024]) == (62, 254)
+latency = (254 - 62) * BETWEEN.latency * 1e3 * LAYERS
+assert abs(latency - (DP[1024] - DP[256])) < 0.4, latency
 
 # %% [markdown]
-# (With 8 ranks there is one replica, and no dp to draw.) Up to 256 ranks each doubling helps, by less and less. Then
-# the curve turns: 512 ranks are *slower* than 256. Which term turned it? Not computing, nor tp: they still shrink. It
-# is dp, and in dp the latency. A ring of $N$ replicas sends $2(N - 1)$ messages one after the other. Their bytes stop
-# growing; their number doesn't. Where the curve turns depends on the links: here a message between nodes takes 20 µs to
-# begin; with 5 µs 512 ranks are still faster than 256. With 1.25 GB/s between the nodes, and 30 µs, two nodes need 118
-# ms, and one alone 75.
+# However many replicas there are, none sends more than twice its gradient. But the ring has more messages in a row.
+# Each message adds the latency of a link, 10 µs, in both all-reduces of the step.
 #
-# (Nothing overlaps in this play. DDP hides dp behind the backward pass, as far as there is something to hide behind: at
-# 256 ranks dp takes more than six times as long as all computing.)
+# **More replicas for the same batch: computing shrinks, gradients do not.**
 #
-# **Try it.** Lesson 03 has all-reduces with fewer rounds. Does the curve still turn with
-# `algorithm="halving_doubling"`?
+# **Try it.** [Lesson 03](03_trees_and_grids.ipynb) has an all-reduce with fewer messages in a row. With `scale(1024,
+# "halving_doubling")`, is a step on 1,024 GPUs still slower than on 256?
 
 # %% tags=["folded"]
 # One way to do it
-halved = scale(64, "halving_doubling")
-for ranks in (256, 512):
-    ring, other = scaled[ranks]["step"], halved[ranks]["step"]
-    print(f"{ranks} ranks: ring {ring:.1f} ms, halving and doubling {other:.1f} ms")
-assert halved[512]["step"] < halved[256]["step"]
+halved = {ranks: scale(ranks, "halving_doubling")["step"] for ranks in (256, 1024)}
+print({ranks: f"{step:.1f} ms" for ranks, step in halved.items()})
+assert halved[1024] < halved[256]
 
 # %% [markdown]
 # ## Let the numbers choose
 #
-# How would you lay out *your* model on *your* cluster? There are dp, pp, tp, the stage of ZeRO, the number of
-# microbatches, and what is computed again in the backward pass. 64 ranks leave thousands of layouts. But you know what
-# each costs:
+# So far the model was cut. Does it have to be? [ZeRO](11_zero.ipynb) makes a model fit, too, and every GPU still
+# computes all layers: ZeRO shards what the GPUs of a DP group keep, and sends the parameters of a layer while the layer
+# before it computes.
 #
-# | part of a step | formula of lesson |
-# |---|---|
-# | compute: 6 operations per parameter and token, and the attention's scores | 11, the flops of its step |
-# | tp: four all-reduces per layer and microbatch, over the links of its groups | 03, 10 |
-# | bubble: as long as $p - 1$ more microbatches would take | 09 |
-# | dp: what the backward pass does not hide | 05, 11 |
-# | memory: 16 bytes per parameter, sharded or not; activations of the microbatches that a stage keeps | 09, 11 |
+# You know what every part of a layout costs, so a program can do the sums:
 #
-# `choose_strategy` does what you would do with a pencil and a week: it lists all layouts, leaves out those that do not
-# fit into memory, adds up the parts of the others, and takes the fastest. Then it says why.
+# | part of a step | what it costs | lesson |
+# |---|---|---|
+# | computing | 6 operations per parameter and token | 11 |
+# | TP | four all-reduces per layer and microbatch | 10 |
+# | bubble | the time of PP − 1 more microbatches | 09 |
+# | DP, with or without ZeRO | what computing does not hide | 05, 11 |
+# | memory | 16 bytes per parameter, sharded or not, plus activations | 11 |
 #
-# A model of 6.7 billion parameters, on one box of eight GPUs of 80 GB:
+# `choose_strategy` lists the layouts, leaves out those that do not fit into memory, and sorts the others by time. We
+# ask it about a model of this size on one node with eight GPUs of 80 GB, with 64 sequences per step. At 16 bytes each,
+# the parameters do not fit into one GPU.
+#
+# The next tables are in seconds. Their last column is **MFU**, model FLOPs utilization: the part of the GPUs' peak that
+# the model's own operations use. Here it can reach about half, because a matmul reaches half of the peak.
+
+# %% tags=["folded"]
+# The best layout of some sizes, and a line for each
+from distlib.training.strategy import StepPrediction, StrategyChoice
+
+
+def best(choice: StrategyChoice, sizes: tuple[int, int, int]) -> StepPrediction:
+    """The fastest of the layouts with these sizes: dp, pp, tp."""
+    return next(
+        each
+        for each in choice.ranked
+        if (each.layout.dp, each.layout.pp, each.layout.tp) == sizes
+    )
+
+
+def show_layouts(
+    choice: StrategyChoice, layouts: dict[str, tuple[int, int, int]]
+) -> dict[str, float]:
+    """A line for each layout, in seconds. Returns the seconds of a step."""
+    found = {name: best(choice, sizes) for name, sizes in layouts.items()}
+    peak = (
+        choice.best.seconds * choice.utilization
+    )  # as long as it would take at the peak
+    print(f"{'':19}  computing  exposed TP  bubble, PP  exposed DP   step   MFU")
+    for name, each in found.items():
+        parts = each.parts
+        computing = parts["compute"] + parts["recompute"]
+        row = (computing, parts["tp"], parts["bubble"] + parts["pp"], parts["dp"])
+        numbers = "".join(f"{abs(seconds):12.2f}" for seconds in row)
+        print(f"{name:18}{numbers} {each.seconds:6.2f} {peak / each.seconds:5.0%}")
+    return {name: each.seconds for name, each in found.items()}
+
 
 # %%
-guess_9 = predict(
-    "6.7 billion parameters, 8 GPUs in one box. Over how many ranks is a layer cut?",
-    choices=["1", "2", "4", "8"],
+guess_6 = predict(
+    "Which of these layouts takes the shortest step on one node?",
+    choices=["DP 8 with ZeRO", "PP 8", "TP 8"],
 )
 
 # %%
 from distlib.training.strategy import Device, TransformerShape, choose_strategy
 
-BILLIONS = TransformerShape(
+MODEL_7B = TransformerShape(
     layers=32, features=4096, hidden=16_384, heads=32, vocabulary=51_200, sequence=2048
 )
-GPU = Device(peak=312e12, memory=80e9, reached=0.5)  # half of its data sheet
-print(BILLIONS)
-on_box = choose_strategy(BILLIONS, GPU, Cluster(1, 8, intra=INSIDE), 256)
-print(on_box)
-print(guess_9.compare(str(on_box.layout.tp)))
+GPU = Device(peak=312e12, memory=80e9, reached=0.5)  # matmuls reach half the peak
+one_node = choose_strategy(MODEL_7B, GPU, Cluster(1, 8, intra=INSIDE), 64)
+layouts = {"DP 8 with ZeRO": (8, 1, 1), "PP 8": (1, 8, 1), "TP 8": (1, 1, 8)}
+steps = show_layouts(one_node, layouts)
+print(guess_6.compare(min(steps, key=steps.get)))
+
+# %% [markdown]
+# All three solve the memory problem. ZeRO's messages hide behind computing, almost all of them. TP's all-reduces are
+# exposed. PP has a bubble, and its stages are not equal: the table shows how long the slowest stage computes.
+#
+# The same model on eight such nodes, with 512 sequences, and with 25 or 1.25 GB/s between the nodes:
+
+# %%
+layouts = {"DP 64 with ZeRO": (64, 1, 1), "DP 8 × TP 8": (8, 1, 8)}
+layouts["DP 2 × PP 8 × TP 4"] = (2, 8, 4)
+eight_nodes = {}
+for speed, between in (("25", BETWEEN), ("1.25", Link(30e-6, 1.25e9))):
+    cluster = Cluster(8, 8, intra=INSIDE, inter=between)
+    eight_nodes[speed] = choose_strategy(MODEL_7B, GPU, cluster, 512)
+    print(f"{speed} GB/s between the nodes")
+    show_layouts(eight_nodes[speed], layouts)
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
-assert 6.6e9 < BILLIONS.parameters < 6.9e9
-assert (on_box.layout.dp, on_box.layout.tp, on_box.layout.stage) == (8, 1, 1)
-assert on_box.considered > 500
-assert on_box.ranked[1].seconds < 1.1 * on_box.best.seconds
-sent = {}
-for dp, pp, tp in ((8, 1, 1), (4, 2, 1), (2, 4, 1), (1, 8, 1), (1, 1, 8)):
-    sizes = {"dp": dp, "pp": pp, "tp": tp}
-    of_axes = meshes.step_traffic(
-        LARGE, sizes, samples=256, sequence=2048, num_microbatches=32, itemsize=2
-    )
-    sent[dp, pp, tp] = sum(each.nbytes for each in of_axes.values())
-assert max(sent, key=sent.get) == (1, 1, 8)
-assert all(sent[8, 1, 1] > sent[sizes] for sizes in ((4, 2, 1), (2, 4, 1), (1, 8, 1)))
-
-# %% [markdown]
-# No layer is cut. The states of Adam alone take 80 GB, and one GPU has no more than that in all; but ZeRO's stage 1
-# cuts them into eight parts, and that is enough. With this batch data parallelism sends more than a pipeline would. But
-# its messages hide behind the backward pass, and it has no bubble. tp sends the most, and nothing hides that. Read the
-# other lines, too: the runner-up is a few percent slower. Often the choice is not between right and wrong.
-#
-# A rank sends one message at a time here. Where a layer is cut, its all-reduces wait behind dp's messages, so the
-# formulas hide dp behind computing only where tp is 1; with a pipeline even then at stages 2 and 3 only. GPUs can send
-# both at once: there a cut costs less than we say.
-#
-# *Model FLOPs utilization* is the fraction of the devices' peak that went into training: the operations that the model
-# needs, over the time, over the peak. What is computed twice counts once. Our devices reach half of their data sheet
-# when they compute, so about one half is the best that can be reached.
-#
-# ## Checked, not believed
-#
-# A formula may forget something. So we let a simulator play *all* layouts of a small cluster, message by message, and
-# look whether any of them is faster than the chosen one.
-
-# %%
-guess_10 = predict(
-    "252 layouts, each by formula and by simulation. How far apart are the two at most?",
-    unit="percent",
-)
-
-# %%
-from distlib.training.strategy import (
-    ParallelLayout,
-    all_layouts,
-    predict_step,
-    simulate_step,
-)
-
-little = TransformerShape(4, 256, 1024, 4, 1000, 128)
-device = Device(10e12, 80e9, overhead=10e-6)
-
-
-def play_all(
-    cluster: Cluster, shape: TransformerShape = little
-) -> tuple[dict[ParallelLayout, float], float, float]:
-    """Layout → seconds as played; the largest error of a formula; chosen over fastest."""
-    played, apart = {}, 0.0
-    for layout in all_layouts(shape, cluster, 8):
-        by_formula = predict_step(shape, device, cluster, 8, layout).seconds
-        played[layout] = simulate_step(shape, device, cluster, 8, layout).seconds
-        apart = max(apart, by_formula / played[layout] - 1, key=abs)
-    chosen = choose_strategy(shape, device, cluster, 8).layout
-    return played, apart, played[chosen] / min(played.values())
-
-
-NEAR = Link(2e-6, 100e9)
-two_pairs = Cluster(2, 2, NEAR, inter=Link(10e-6, 5e9))
-by_play, apart, behind = play_all(two_pairs)
-print(
-    f"{len(by_play)} layouts; played, the chosen one is {behind:.3f} times the fastest"
-)
-print(f"and the slowest is {max(by_play.values()) / min(by_play.values()):.1f} times")
-print(guess_10.compare(round(100 * abs(apart), 1)))
-
-# %% tags=["folded"]
-# Checks of the numbers above and below
-assert len(by_play) == 252
-assert abs(apart) < 0.04
-assert behind < 1.001
-_, apart_with_five, _ = play_all(two_pairs, replace(little, layers=5))
-assert 0.065 < abs(apart_with_five) < 0.07, apart_with_five
-assert max(by_play.values()) > 2 * min(by_play.values())
-
-# %% [markdown]
-# The chosen layout is the fastest one that was played, and formulas are within 4 %. (With five layers, which stages
-# can't share equally, it is 7 %.) Is that so on every cluster? The same with worse links between the nodes:
-
-# %%
-worse = {
-    "few bytes per second": Cluster(2, 2, NEAR, inter=Link(1e-4, 0.2e9)),
-    "a long latency": Cluster(2, 2, NEAR, inter=Link(1e-3, 5e9)),
-    "one link per node": Cluster(2, 2, NEAR, Link(10e-6, 5e9), shared_uplink=True),
-    "few bytes, one link": Cluster(2, 2, NEAR, Link(1e-4, 0.2e9), shared_uplink=True),
+assert 6.6e9 < MODEL_7B.parameters < 6.8e9 and 16 * MODEL_7B.parameters > GPU.memory
+chosen = {"8": one_node, **eight_nodes}
+found = [(each.dp, each.pp, each.tp) for each in (c.layout for c in chosen.values())]
+assert found == [(8, 1, 1), (64, 1, 1), (2, 8, 4)], found
+assert one_node.layout.stage == eight_nodes["25"].layout.stage == 3
+assert eight_nodes["1.25"].layout.axes[-1] == "tp"
+assert [round(100 * each.utilization) for each in chosen.values()] == [50, 47, 35]
+waits = {
+    name: best(eight_nodes["1.25"], sizes).parts["dp"]
+    for name, sizes in layouts.items()
 }
-off = {}
-for name, cluster in worse.items():
-    _, *off[name] = play_all(cluster)
-    print(f"{name:20} the worst formula: {off[name][0]:+3.0%}, ", end="")
-    print(f"the chosen one is {off[name][1]:.2f} times the fastest")
-
-# %% tags=["folded"]
-# Checks of the numbers above and below
-errors, behinds = zip(*off.values(), strict=True)
-assert -0.24 < errors[0] < -0.2 and -0.2 < errors[1] < -0.15 and 0.1 < errors[2] < 0.15
-assert 1.05 < off["a long latency"][1] < 1.1
-assert -0.45 < errors[3] < -0.4 and 1.2 < behinds[3] < 1.24
+assert 16 < waits["DP 64 with ZeRO"] < 17 and waits["DP 2 × PP 8 × TP 4"] < 0.5
+cut = best(one_node, (4, 1, 2))
+assert cut == next(each for each in one_node.ranked if each.layout.dp < 8)
+assert 1.02 < cut.seconds / one_node.best.seconds < 1.04
+few = choose_strategy(MODEL_7B, GPU, Cluster(8, 8, INSIDE, BETWEEN), 64)
+assert (few.layout.dp, few.layout.pp, few.layout.tp) == (8, 1, 8)
 
 # %% [markdown]
-# So formulas can be a quarter off, and a choice 10 % slower than the best. With links that are slow *and* shared by a
-# node, a formula is more than 40 % off, and the choice more than 20 % slower than the best. Where links are slow, the
-# worst formula said too little. The tests of this course look for a better layout in the same way, for four models on
-# seven clusters. None of these has links with so few bytes per second, or so long a latency. There, no layout is more
-# than 5 % faster than the chosen one. (The simulator leaves out the same things as the formulas: cables that drop
-# packets, kernels that are slower in small pieces, other people's jobs.)
+# With 25 GB/s ZeRO's messages still hide. With 1.25 GB/s they do not, because each GPU has to send gradients of the
+# whole model. In the third layout a GPU holds a 32nd of the model, so it sends a 32nd of the gradients. Cutting the
+# model makes DP cheaper, too. (DP 64 also computes longer there: it recomputes activations, so that it can send
+# gradients once.)
 #
-# ## Five clusters
+# **Start with DP and ZeRO. Cut the model when it does not fit, when messages do not hide, or when the batch is too
+# small.**
 #
-# Now the question with which courses on this subject end: *which strategy for which hardware?* The same model, except
-# that one GPU gets a smaller one, on five clusters, with eight sequences per rank.
-
-# %%
-guess_11 = predict(
-    "Nodes of 8 joined by 1.25 GB/s, eight sequences per rank: will the pipeline cross nodes?",
-    choices=["yes", "no"],
-)
-
-# %%
-SLOW, FAST = Link(30e-6, 1.25e9), Link(5e-6, 25e9)
-SMALL = TransformerShape(24, 1024, 4096, 16, 51_200, 1024)
-half_speed = dict.fromkeys(range(56, 64), 2.0)  # the eight ranks of the last node
-clusters = {
-    "one GPU": Cluster(1, 1),
-    "one box": Cluster(1, 8, intra=INSIDE),
-    "slow cluster": Cluster(8, 8, intra=INSIDE, inter=SLOW),
-    "fast cluster": Cluster(8, 8, intra=INSIDE, inter=FAST),
-    "unequal machines": Cluster(8, 8, INSIDE, FAST, stragglers=half_speed),
-}
-table = {}
-for name, cluster in clusters.items():
-    model = SMALL if cluster.world_size == 1 else BILLIONS
-    table[name] = choose_strategy(model, GPU, cluster, 8 * cluster.world_size)
-    best = table[name].best
-    print(f"{name}, {table[name].batch} sequences: {best.layout}; ", end="")
-    print(f"{best.nbytes / 1e9:.1f} GB, utilization {table[name].utilization:.1%}")
-print(guess_11.compare("yes" if table["slow cluster"].layout.pp > 2 else "no"))
-
-# %%
-KINDS = {
-    "computing": ("compute", "recompute"),
-    "messages of tp": ("tp",),
-    "bubble, and pp": ("bubble", "pp"),
-    "messages of dp": ("dp",),
-}
-
-
-def percents(parts: dict[str, float]) -> dict[str, float]:
-    """Of the whole step, by kind."""
-    whole = sum(parts.values())
-    return {
-        kind: round(100 * sum(parts[name] for name in names) / whole, 1)
-        for kind, names in KINDS.items()
-    }
-
-
-compare_costs(
-    {name: percents(choice.best.parts) for name, choice in table.items()},
-    title="Where the time of the chosen layouts goes",
-    subtitle="percent of a step; a scale for each column",
-)
-
-# %% tags=["folded"]
-# Checks of the numbers above and below
-slow_layout, fast_layout = table["slow cluster"].layout, table["fast cluster"].layout
-assert slow_layout.pp > 1 and slow_layout.tp > 1 and slow_layout.dp <= 4
-assert fast_layout.dp > slow_layout.dp and fast_layout.tp == 1
-assert table["slow cluster"].utilization < 0.8 * table["fast cluster"].utilization
-# A node has 8 ranks: two stages of tp 4. So a pipeline of 8 stages crosses nodes.
-assert (slow_layout.pp, slow_layout.tp) == (8, 4) and slow_layout.axes[-1] == "tp"
-unequal = table["unequal machines"]
-assert unequal.best.seconds > 1.8 * table["fast cluster"].best.seconds
-less_for_slow = ParallelLayout(
-    4, 8, 2, 0, 128, axes=("pp", "dp", "tp"), layers=(4, 5, 5, 4, 4, 4, 4, 2)
-)
-less = predict_step(BILLIONS, GPU, unequal.cluster, unequal.batch, less_for_slow)
-assert less.nbytes < GPU.memory and less.seconds < 0.75 * unequal.best.seconds
-
-assert 0.501 < table["one GPU"].utilization < 0.503
-assert table["one box"].layout.stage == 3 and on_box.layout.stage == 1
-assert table["one box"].layout.microbatches == 4  # of 2 sequences each, once of 1
-assert on_box.layout.microbatches == 32
-for axis, most in (("pp", 1.19), ("tp", 1.08)):
-    ranked = table["slow cluster"].ranked
-    without = next(each for each in ranked if getattr(each.layout, axis) == 1)
-    assert most - 0.01 < without.seconds / ranked[0].seconds < most
-for batch_size in (64, 128):
-    layout = choose_strategy(BILLIONS, GPU, clusters["fast cluster"], batch_size).layout
-    assert (layout.dp, layout.pp, layout.tp) == (8, 1, 8)
-many = choose_strategy(BILLIONS, GPU, clusters["slow cluster"], 4096).layout
-assert (many.dp, many.pp, many.tp) == (8, 2, 4) and many.axes[0] == "dp"
-few_in_box = choose_strategy(BILLIONS, GPU, clusters["one box"], 8).layout
-assert (few_in_box.dp, few_in_box.tp) == (8, 1)
-newer = Device(peak=989e12, memory=80e9, reached=0.55)
-on_newer = choose_strategy(BILLIONS, newer, clusters["fast cluster"], 512).layout
-assert on_newer.pp > 1 and on_newer.tp > 1
-assert (fast_layout.stage, fast_layout.microbatches) == (3, 2)
-half_links = Cluster(8, 8, INSIDE, Link(5e-6, 12.5e9))
-assert choose_strategy(BILLIONS, GPU, half_links, 512).layout.tp == 4
-half_memory = Device(peak=312e12, memory=40e9, reached=0.5)
-fast_cluster = clusters["fast cluster"]
-assert choose_strategy(BILLIONS, half_memory, fast_cluster, 512).layout.tp == 4
-
-# %% [markdown]
-# - **One GPU**: there is nothing to lay out, and nothing waits. Its utilization is a hair above one half: biases, norms
-#   and positions count as parameters, but are in no product of matrices.
-# - **One box**: data parallelism with ZeRO. Cutting layers would be a little slower. With 64 sequences instead of the
-#   256 above it now takes stage 3 and larger microbatches: the margins are small.
-# - **Slow cluster**: few bytes may go between nodes. With this batch a pipeline sends the fewest: activations at its
-#   boundaries. tp stays inside the nodes, and dp is small. Two stages of tp 4 fill a node, so eight stages need four
-#   nodes. Without a pipeline a step would take 18 % longer, without tp 8 %. But activations grow with the batch, and
-#   gradients do not: with eight times as many sequences it is dp 8 that goes between the nodes, with pp 2 × tp 4
-#   inside.
-# - **Fast cluster**: data parallelism again, with all of ZeRO. A rank sends six times the model in a step, three
-#   messages for each of two microbatches, and nearly all of it hides behind computing. That needs enough to compute:
-#   with one or two sequences per rank it is dp 8 × tp 8. With half the bandwidth between nodes, half the memory, or
-#   GPUs three times as fast, layers are cut as well.
-# - **Unequal machines**: one node of eight is half as fast, and the whole step takes nearly twice as long. All wait for
-#   the slowest in each step, as long as each has as much to do as the others. (In the game's last level you can give
-#   the slow ones less.)
+# With one sequence per GPU, for example, there is too little computing to hide messages behind. Then the fastest layout
+# on the fast links is DP 8 × TP 8: the run of the two engineers.
 #
-# **Try it.** Leave the slow node out. Is a cluster with fewer machines faster? Give seven nodes 504 sequences, which 56
-# divides, and eight nodes 512, and compare milliseconds per sequence. (With 504 for both, eight nodes would be at a
-# disadvantage: 64 does not divide it.)
-
-# %% tags=["folded"]
-# One way to do it
-seven = choose_strategy(BILLIONS, GPU, Cluster(7, 8, INSIDE, FAST), 504)
-each_of_seven = 1e3 * seven.best.seconds / seven.batch
-each_of_eight = 1e3 * unequal.best.seconds / unequal.batch
-print(f"eight nodes {each_of_eight:.1f} ms per sequence, seven {each_of_seven:.1f} ms")
-assert 0.55 < each_of_seven / each_of_eight < 0.62
-equal = choose_strategy(BILLIONS, GPU, clusters["fast cluster"], 504)
-assert equal.best.seconds > 1.05 * table["fast cluster"].best.seconds  # of 512!
-
-# %% [markdown]
-# ## What people have trained with
-#
-# The layouts of the largest models are published, and what part of the peak they reached. What would our formulas
-# choose on the same hardware? Bandwidths are those of the data sheets, and which part of its peak a device reaches is
-# assumed.
-
-# %%
-from distlib.training.strategy.published_runs import LLAMA, MEGATRON, PublishedRun
-
-
-def measured(run: PublishedRun) -> float:
-    """The seconds of a step that follow from the published utilization."""
-    shape, reached = run.shape, run.utilization
-    operations = shape.model_operations  # per token
-    if reached is None:  # layers computed again are counted: not the head
-        head = 6 * shape.vocabulary * shape.features
-        operations, reached = (
-            operations + (operations - head) / 3,
-            run.hardware_utilization,
-        )
-    tokens = run.batch * shape.sequence
-    return tokens * operations / (run.cluster.world_size * run.device.peak * reached)
-
-
-for run in (MEGATRON[0], MEGATRON[3], LLAMA[0]):
-    choice = choose_strategy(run.shape, run.device, run.cluster, run.batch)
-    theirs = predict_step(run.shape, run.device, run.cluster, run.batch, run.layout)
-    print(f"{run.name}, on {run.cluster.world_size:,} ranks: ", end="")
-    print(f"{measured(run):.1f} s were measured")
-    for whose, found in (("theirs", theirs), ("ours", choice.best)):
-        print(f"  {whose:6} {found.layout}: {found.seconds:.1f} s", end="")
-        print(f", {found.nbytes / 1e9:.0f} of {run.device.memory / 1e9:.0f} GB")
-
-# %% tags=["folded"]
-# Checks of the numbers above and below
-small_run, large_run, llama = MEGATRON[0], MEGATRON[3], LLAMA[0]
-picked = choose_strategy(
-    large_run.shape, large_run.device, large_run.cluster, large_run.batch
-)
-assert picked.layout.stage == 3 and picked.layout.tp == 1 and large_run.layout.tp == 8
-of_large = (large_run.shape, large_run.device, large_run.cluster, large_run.batch)
-as_published = predict_step(*of_large, large_run.layout)
-nothing_again = predict_step(*of_large, replace(large_run.layout, recompute="none"))
-assert nothing_again.nbytes < large_run.device.memory
-recomputed = as_published.seconds - nothing_again.seconds
-assert 0.6 < recomputed / (as_published.seconds - picked.best.seconds) < 0.7
-by_formula = [
-    predict_step(r.shape, r.device, r.cluster, r.batch, r.layout).seconds / measured(r)
-    for r in (*MEGATRON, *LLAMA)
-]
-print("formula over measured:", [f"{found:.2f}" for found in by_formula])
-for found, wanted in zip(
-    (*by_formula[:4:3], *by_formula[10:]), (0.72, 0.84, 1.33, 1.68), strict=True
-):
-    assert abs(found - wanted) < 0.01, by_formula
-half = [
-    predict_step(
-        r.shape, replace(r.device, reached=0.5), r.cluster, r.batch, r.layout
-    ).seconds
-    / measured(r)
-    for r in MEGATRON
-]
-assert abs(min(half) - 0.91) < 0.01 and abs(max(half) - 1.28) < 0.01, half
-assert {r.device.reached for r in MEGATRON} == {0.65}
-assert {r.device.reached for r in LLAMA} == {0.55}
-assert len(MEGATRON) == 10 and 0.71 < min(by_formula) and max(by_formula[:10]) < 1.01
-longest = LLAMA[1]
-at_most = predict_step(
-    longest.shape, longest.device, longest.cluster, longest.batch, longest.layout
-)
-assert 0.46 < at_most.parts["bubble"] / at_most.seconds < 0.48
-again = as_published.parts["tp"] - nothing_again.parts["tp"]
-assert 0.2 < again / recomputed < 0.26
-weaker = replace(
-    large_run.cluster,
-    inter=replace(
-        large_run.cluster.inter, bandwidth=0.8 * large_run.cluster.inter.bandwidth
-    ),
-)
-assert (
-    choose_strategy(
-        large_run.shape, large_run.device, weaker, large_run.batch
-    ).layout.tp
-    > 1
-)
-assert 0.3 < theirs.parts["bubble"] / theirs.seconds < 0.33
-assert choice.layout.tp == 8 == llama.layout.tp
-lacking = (theirs.nbytes - llama.device.memory) / 1e9
-assert 62 < lacking < 64 and choice.layout.recompute == "full", lacking
-assert choice.best.seconds > theirs.seconds
-
-# %% [markdown]
-# First the formulas themselves. They assume that an A100 reaches 65 % of its peak in products of matrices and an H100
-# 55 %, and for Megatron-LM microbatches of one sequence. For the ten layouts that are published for it they then say
-# between 28 % less than was measured, for the smallest model, and just as much, for the largest. With 50 % of the peak,
-# as above, it would be 9 % less and 28 % more. The level is what we assumed. The spread is what the formulas miss: with
-# either level the largest ratio is 1.4 times the smallest. For the two of Llama 3 they say a third and two thirds more.
-# They know one stage per rank. Llama 3 has several, and so a smaller bubble. In our formulas the bubble is 31 % and 47
-# % of the step. So read a difference of some tens of percent with care.
-#
-# Three rows, three lessons.
-#
-# - **The smallest Megatron model**: the same sizes, in larger microbatches. The paper recomputes whole layers;
-#   recomputing only the scores of attention was proposed a year later. Most of the difference is that, and the rest are
-#   dp's messages, of which more can hide.
-# - **18 billion parameters**: the paper cuts every layer over the 8 ranks of a node. Our formulas take ZeRO 3 without
-#   any cut. Without recomputation two thirds of the difference would go: by our formulas their
-#   layout would fit with nothing recomputed. (A quarter of that are messages of tp, which are sent again.) The rest is
-#   the cut. Megatron-LM had no ZeRO 3 in 2021. The paper compares itself with DeepSpeed's, and finds that slower, the
-#   more so on more GPUs, because of messages between nodes. Our formulas believe that nearly all of these can be hidden
-#   where no layer is cut, over links that reach their data sheet. Where links reach 80 % of it, they cut layers, too.
-# - **Llama 3**: tp 8, as published. But by our formulas its layout lacks 63 GB, even if the scores of the attention are
-#   computed again, as a fused kernel does. Our parallel layers keep their whole inputs on each rank of tp; others
-#   gather them again. And the paper frees tensors of its pipeline early. So ours computes whole layers again, and is
-# slower.
-#
-# So a choice is as good as the model of the hardware behind it. Where yours differs, change the formula, and not the
-# answer.
+# These are formulas. On one node the best layout with TP 2 is only 3 % slower than ZeRO, so simulate or
+# measure both before you decide. [Lesson 12c](12c_layouts.ipynb) compares the formulas with a simulator and with
+# published runs.
 #
 # ## A game: lay out the cluster
 #
-# Five levels: a model, machines, and memory. The sliders choose tp, pp, ZeRO's stage, microbatches, recomputation and
-# the order of the axes. After every move the step is played on simulated ranks: the picture shows what travels between
-# nodes, what the fullest rank keeps, and the time against par. Par is what `choose_strategy` chooses, and gives 10
-# points. A layout that does not fit gives none.
-#
-# Your best layout of each level is kept in `work/my_games.json`, in your own folder. Nothing sends that file. `distlib
-# board`, in a terminal, shows what is in it.
+# `play_cluster(2)` opens the second of five levels, each with a model, a cluster and a memory limit. You choose the
+# layout, and the simulator plays your step. The time of `choose_strategy`'s layout is called **par**, and reaching par
+# gives 10 points. Your best layouts are kept in `work/my_games.json`, and only there.
 
 # %%
 from distlib.games.in_lessons import lay_out, play_cluster
-from distlib.training.strategy import cluster_game
-from distlib.training.strategy.cluster_game import LEVELS, score_card
 
-print(LEVELS[1])
 play_cluster(2)
 
-# %% [markdown]
-# The other levels: `play_cluster(1)`, `play_cluster(3)`, and so on. The same in code, if you prefer to search:
+# %% tags=["folded"]
+# The same game in code
+from distlib.training.strategy.cluster_game import score_card
 
-# %%
 attempts = [
     lay_out(1, tp=4),
     lay_out(2, tp=8),
@@ -1193,40 +778,17 @@ attempts = [
     lay_out(4, tp=8, recompute="full"),
     lay_out(5, dp=2, tp=2),
 ]
-print(attempts[1])
 print(score_card(attempts))
-
-# %% [markdown]
-# **Try it.** Level 5 has two slow ranks, and par can be beaten there: `choose_strategy` gives every stage about as much
-# to do, whoever computes it. What would you do instead?
-
-# %% tags=["folded"]
-# One way to do it
-uneven = cluster_game.lay_out(5, pp=2, tp=2, microbatches=16, layers=(6, 3))
-print(uneven)
-assert uneven.points > 10
 
 # %% [markdown]
 # ## In real frameworks
 #
-# torch has the mesh and all three directions, each in a package of its own, and they are made to be combined:
-#
-# | ours | torch's |
-# |---|---|
-# | `Mesh(comm, sizes)`, `mesh["tp"]` | `init_device_mesh(…, mesh_dim_names=…)`, `mesh["tp"]` |
-# | layers of lesson 10 | `parallelize_module(layer, mesh["tp"], plan)` |
-# | stage 3 of lesson 11 | `fully_shard(layer, mesh=mesh["dp"])` |
-# | `Pipeline`, `one_forward_one_backward` | `PipelineStage`, `Schedule1F1B` |
-#
-# With `reshard_after_forward=False`, as below, parameters stay whole from the first microbatch to the last: less is
-# sent, more is kept. So it is not quite stage 3.
-#
-# The same model in torch's own modules, with the same weights, on eight ranks. First tp cuts each layer, then dp shards
-# what tp has left, then pp sends activations. `torch_distributed(comm)` gives torch process groups whose messages are
-# this course's, so that they stand in the trace.
+# PyTorch has all three axes. Each rank builds its stage like this: PP picks the layers of the stage, TP cuts them, and
+# then `fully_shard` shards the rank's pieces over DP.
 
-# %%
-from torch.distributed.device_mesh import init_device_mesh
+# %% tags=["folded"]
+# The imports, which layer is cut how, and the loss
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor.parallel import (
@@ -1239,190 +801,136 @@ PLAN = dict.fromkeys(("queries", "keys", "values", "up"), ColwiseParallel())
 PLAN |= dict.fromkeys(("output", "down"), RowwiseParallel())
 
 
-# %%
 def loss_of(scores: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
     return cross_entropy(scores.flatten(0, 1), following.flatten())
 
 
-def train_by_torch(
-    comm: Communicator,
-    layers: nn.Sequential,
-    wanted: dict[str, torch.Tensor],
-    steps: int = STEPS,
-) -> tuple[list[float], float, str]:
-    """Its losses, how far its parameters are off at the end, and how one lies."""
-    quiet()
-    with torch_distributed(comm):
-        names = ("dp", "pp", "tp")
-        mesh = init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=names)
-        dp, pp = mesh.get_local_rank("dp"), mesh.get_local_rank("pp")
-        stage = copy.deepcopy(layers[3:] if pp else layers[:3])
-        for name, layer in stage.named_children():
-            if name.startswith("layer"):
-                parallelize_module(layer, mesh["tp"], PLAN)
-            fully_shard(layer, mesh=mesh["dp"], reshard_after_forward=False)
-        fully_shard(stage, mesh=mesh["dp"], reshard_after_forward=False)
-        cpu = torch.device("cpu")
-        place = PipelineStage(stage, pp, 2, cpu, group=mesh.get_group("pp"))
-        schedule = Schedule1F1B(place, n_microbatches=2, loss_fn=loss_of)
-        optimizer, losses = torch.optim.AdamW(stage.parameters(), lr=0.01), []
-        for step in range(steps):
-            tokens, following = (part.tensor_split(2)[dp] for part in batch(step))
-            optimizer.zero_grad()
-            if pp == 0:
-                schedule.step(tokens)
-            else:
-                schedule.step(target=following, losses=(each := []))
-                losses.append(float(torch.stack(each).mean().detach()))
-            optimizer.step()
-        return losses, *compare(stage, wanted)
-
-
-# %% tags=["folded"]
-# What the cell above uses
 def quiet() -> None:
     """torch warns of what is meant to be so here: whole tensors are gathered."""
     warnings.simplefilter("ignore")
     logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
 
 
-def compare(stage: nn.Module, wanted: dict[str, torch.Tensor]) -> tuple[float, str]:
-    """How far the parameters are off, and how the one with most cuts lies."""
-    off, placements = 0.0, ""
-    for name, parameter in stage.named_parameters():
-        found = parameter.full_tensor()
-        off = max(off, float((found - wanted[name]).abs().max()))
-        placements = max(placements, str(parameter.placements), key=len)
-        if "_StridedShard" in str(parameter.placements):
-            dp, tp = parameter.device_mesh.get_coordinate()
-            if not torch.equal(parameter.to_local(), found.chunk(4)[2 * tp + dp]):
-                raise ValueError(f"{name}: rank {dp, tp} has another quarter")
-    return off, placements
+def furthest_from(stage: nn.Module, wanted: dict[str, torch.Tensor]) -> float:
+    """How far the parameters of a stage are off."""
+    found = {name: each.full_tensor() for name, each in stage.named_parameters()}
+    return max(float((found[name] - wanted[name]).abs().max()) for name in found)
 
 
 # %%
-start = SimulatedWorld(1).run(
+def stage_on(mesh: DeviceMesh, layers: nn.Sequential) -> nn.Sequential:
+    """This rank's stage, cut three ways."""
+    pp = mesh.get_local_rank("pp")
+    stage = copy.deepcopy(layers[3:] if pp else layers[:3])
+    for name, layer in stage.named_children():
+        if name.startswith("layer"):
+            parallelize_module(layer, mesh["tp"], PLAN)  # TP first
+        fully_shard(layer, mesh=mesh["dp"], reshard_after_forward=False)  # then DP
+    return fully_shard(stage, mesh=mesh["dp"], reshard_after_forward=False)
+
+
+# %% tags=["folded"]
+# The rest of the program: the pipeline, ten steps, and an attempt to clip
+def train_by_torch(
+    comm: Communicator, layers: nn.Sequential, wanted: dict[str, torch.Tensor]
+) -> tuple[float, str]:
+    """How far its parameters are off at the end, and what clipping then says."""
+    quiet()
+    with torch_distributed(comm):
+        mesh = init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=("dp", "pp", "tp"))
+        dp, pp = mesh.get_local_rank("dp"), mesh.get_local_rank("pp")
+        stage, group = stage_on(mesh, layers), mesh.get_group("pp")
+        place = PipelineStage(stage, pp, 2, torch.device("cpu"), group=group)
+        schedule = Schedule1F1B(place, n_microbatches=2, loss_fn=loss_of)
+        optimizer = AdamW(stage.parameters(), lr=0.01)
+        for step in range(STEPS):
+            tokens, following = (part.tensor_split(2)[dp] for part in batch(step))
+            optimizer.zero_grad()
+            if pp == 0:
+                schedule.step(tokens)
+            else:
+                schedule.step(target=following)
+            optimizer.step()
+        return furthest_from(stage, wanted), try_to_clip(stage)
+
+
+def try_to_clip(stage: nn.Module) -> str:
+    try:
+        nn.utils.clip_grad_norm_(stage.parameters(), 1.0)
+    except RuntimeError as error:
+        return f"{type(error).__name__}: {str(error).partition(', but')[0]}"
+    return "clipped"
+
+
+# %% [markdown]
+# The folded cell puts the stage into PyTorch's own pipeline, trains it for ten steps on our ranks, and then calls
+# `clip_grad_norm_`.
+
+# %%
+(start,) = SimulatedWorld(1).run(
     lambda comm: MODEL.layers(comm, dtype=DOUBLE).state_dict()
 )
-layers = plain_layers(MODEL, start[0])
-by_torch = threads.run(train_by_torch, layers, plain_state(whole))
-ends = [found for found, _, _ in by_torch if found]
-means = [sum(each) / len(each) for each in zip(*ends, strict=True)]
-gap = max(abs(theirs - wanted) for theirs, wanted in zip(means, losses, strict=True))
-off = max(off for _, off, _ in by_torch)
-print(f"losses differ by {gap:.0e}, parameters by {off:.0e}")
-print("a column-parallel weight on its two axes:", by_torch[0][2])
+by_torch = threads.run(train_by_torch, plain_layers(MODEL, start), plain_state(whole))
+print(f"no parameter is off by more than {max(off for off, _ in by_torch):.0e}")
+print("clip_grad_norm_:", by_torch[0][1])
 
 # %% tags=["folded"]
-# Checks of the numbers above and below
-assert gap < 1e-9 and off < 1e-9
-assert "_StridedShard(dim=0, sf=2), Shard(dim=0)" in by_torch[0][2]
+# Checks of what is said above and below
+assert max(off for off, _ in by_torch) < 1e-9
+
+
+def norm_without_tp(comm: Communicator, layers: nn.Sequential) -> float:
+    """What torch clips by on DP 2 × PP 2."""
+    quiet()
+    with torch_distributed(comm):
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "pp"))
+        dp, pp = mesh.get_local_rank("dp"), mesh.get_local_rank("pp")
+        stage = copy.deepcopy(layers[3:] if pp else layers[:3])
+        fully_shard(stage, mesh=mesh["dp"])
+        group = mesh.get_group("pp")
+        place = PipelineStage(stage, pp, 2, torch.device("cpu"), group=group)
+        schedule = Schedule1F1B(place, n_microbatches=2, loss_fn=loss_of)
+        tokens, following = (part.tensor_split(2)[dp] for part in batch(0))
+        schedule.step(tokens) if pp == 0 else schedule.step(target=following)
+        norm = nn.utils.clip_grad_norm_(stage.parameters(), 1.0)
+        return float(norm.full_tensor())
+
+
+four = SimulatedWorld(4, contexts="threads")
+first, last = four.run(norm_without_tp, plain_layers(MODEL, start))[:2]
+assert abs(first - last) > 0.01 and abs((first**2 + last**2) ** 0.5 - right) < 1e-9
 
 # %% [markdown]
-# torch's losses and parameters equal those of one process, to rounding. Does torch send as many bytes as ours? Again we
-# count the second step of both, over all ranks. The last column is the formula of "Who sends what", changed in the two
-# places where this plan of torch's differs.
-
-# %%
-runs = []
-for steps in (1, 2):
-    threads.run(train_by_torch, layers, plain_state(whole), steps)
-    runs.append(meshes.traffic_by_axis(threads.trace, CUBE))
-activations = SAMPLES * SEQUENCE * MODEL.features
-both_ends = 2 * MODEL.vocabulary * MODEL.features  # the embedding and the head
-terms = {
-    "dp": 2 * (numbers + MODEL.numbers_copied + both_ends),
-    "pp": 2 * activations * CUBE["tp"],
-    "tp": 2 * 6 * MODEL.num_layers * activations,
-}
-print("axis  ours, bytes  torch's, messages and bytes  formula")
-first_run, both_runs = runs
-for name, count in terms.items():
-    messages = both_runs[name].messages - first_run[name].messages
-    nbytes = both_runs[name].nbytes - first_run[name].nbytes
-    print(f"{name}  {in_cube[name]:13,}  {messages:17}, {nbytes:8,}  {count * 8:7,}")
-    assert nbytes == count * 8
-
-# %% tags=["folded"]
-# Checks of what is said below
-assert terms["pp"] * 8 == in_cube["pp"]
-gathers_and_scatters = both_runs["dp"].messages - first_run["dp"].messages
-assert (
-    gathers_and_scatters == 8 * 3 * 2
-)  # of three units on each rank, one message each
-along_dp = threads.trace.filter(lambda each: each.src // 4 != each.dst // 4)
-calls = set(along_dp.by_collective())
-assert {"all_gather_into_tensor", "reduce_scatter_tensor"} <= calls
-
-# %% [markdown]
-# Along pp torch sends as many bytes as ours. Along the other two axes it sends more. Our plan is the reason, not torch:
+# The ten steps agree with the single process. Clipping fails, because the norm has to be computed over all parameters,
+# but they are not spread over the same ranks: a matrix that TP has cut is sharded over DP × TP, and the weights of
+# LayerNorm are sharded over DP alone.
 #
-# - Along tp the plan has no `PrepareModuleInput`, so queries, keys and values each all-reduce a gradient of their own,
-#   as in lesson 10: $6L$ all-reduces instead of $4L$. The embedding and the head stay whole, so the loss needs none.
-# - Along dp the embedding and the head are sent whole, too, and belong to $\Psi_c$. Each unit is all-gathered once per
-#   step and reduce-scattered once, because torch keeps parameters and gradients whole until the last microbatch.
-#
-# The run before printed how torch cuts the weight of a column-parallel layer: along dp and along tp, both times by
-# rows. It lists the axes in the order dp, tp, although tp has cut first. `_StridedShard` says so: dp has cut each piece
-# of tp's. So the rank at dp $d$ and tp $t$ has quarter $2t + d$ of the rows.
-#
-# **Megatron-LM** takes two of the sizes as options, `--tensor-model-parallel-size` and
-# `--pipeline-model-parallel-size`, and what remains of the world is dp, without context parallelism. **DeepSpeed** has
-# ZeRO along dp, and pipelines with its stages 0 and 1 only.
+# Here you are lucky, because the run stops. On DP × PP, without TP, the same call succeeds, and each pipeline stage
+# clips by the norm of its own layers. The repair is the rule from above: count every gradient once, over all stages.
+# You write it in the exercise.
 #
 # ## In short
 #
-# - A mesh gives each rank coordinates. A group along an axis is the ranks whose other coordinates are equal. The last
-#   axis varies fastest, so its groups are neighbors.
-# - A step along dp, pp and tp gives the numbers of one process, in float64 to rounding, if the loss is a mean over
-#   equally many tokens in every microbatch (padding makes them fewer), all replicas have equally many samples, layers
-#   do not depend on the rest of the batch, as BatchNorm would, and nothing is drawn at random, as dropout does.
-# - tp sends with each token and each layer, dp at stages 0 and 1 with each parameter once per step, pp only at the
-#   stages' boundaries. In a deep model whose MLP is four times as wide, tp sends about $T(tp - 1) / (3h(dp - 1))$ times
-#   as much as dp, with $T$ tokens per step, if nothing is recomputed and gradients travel in the format of activations.
-#   Where the vocabulary has as many parameters as the layers it is half of that. With the same vocabulary and fewer
-#   layers it is less.
-# - Take groups of tp and of dp that both fit into a node, rings, a link of its own for each rank, bytes that cost more
-#   than latency, and nothing that hides behind computing. Then the axis that sends more belongs inside. With a shared
-#   link, or with halving and doubling, play both orders. On our 64 ranks, with links twelve times as fast inside a
-#   node, the other order took more than twice as long. With an eighth of our tokens it was the faster one. If dp
-#   crosses nodes in any case, its ring is as slow as its slowest link in either order, so tp belongs inside; not always
-#   where a node's ranks share a link, or dp sends by halving and doubling. Where all links have the same bandwidth and
-#   latency, none is shared, and all ranks are equally fast, the order does not matter.
-# - A norm over a mesh counts each number once: copies along tp, shared weights of stages, and replicas are there more
-#   than once.
-# - With $m$ microbatches our ZeRO sends 1, 1, $(m+1)/2$ and $3m/2$ times as much as plain averages, at stages 0 to 3,
-#   since its stages 2 and 3 do not keep whole what they shard between microbatches.
-# - With a batch of fixed size, and nothing that overlaps, more replicas help as long as a doubling saves more of
-#   computing and tp than it adds to dp. With 25 GB/s and 20 µs between nodes that was up to 256 ranks: then the latency
-#   of a ring took over. With 5 µs, or fewer rounds, the curve still fell at 512. With 1.25 GB/s and 30 µs already the
-#   second replica made the step slower.
-# - `choose_strategy` takes the fastest layout that fits, by formulas that here agreed with our simulator within 4 %,
-#   for a model of four layers. With few bytes per second, a long latency or a shared link between nodes they were up to
-#   24 % off, and with the long latency the choice was 10 % slower than the best. With links both slow and shared a
-#   formula was more than 40 % off, and the choice more than 20 % slower.
-# - On our fast cluster, with eight sequences per rank, it was data parallelism with ZeRO. With one or two per rank it
-#   was dp 8 × tp 8: too little computing to hide dp's messages behind. With slow links between nodes it was a pipeline
-#   across nodes with tp inside, and with eight times as many sequences dp across.
-# - One slow node slows down all that get equal parts. A cluster without it can be faster.
-# - Formulas know what they were told. Ours keep whole inputs, and have links that reach the data sheet. Where no layer
-#   is cut they hide dp's messages behind computing (with a pipeline at stages 2 and 3 only); where layers are cut they
-#   hide nearly nothing, as there a rank sends one message at a time. Published layouts differ where that is wrong, or
-#   where a method did not exist yet. Those of Megatron-LM recompute more than ours, those of Llama 3 less.
+# - DP pays per parameter, TP per token and layer, PP per token and boundary.
+# - With many tokens per replica TP belongs inside the node: it sends the most, and layers wait for it.
+# - Count every gradient once, or the limit for clipping depends on the mesh.
+# - More replicas for the same batch: computing shrinks, gradients do not.
+# - Start with DP and ZeRO. Cut the model when it does not fit, messages do not hide, or the batch is too small.
 #
 # ## Now you
 #
-# In [the exercise](../exercises/12_hybrid/12_hybrid.ipynb) you find the groups of a mesh, train a model on it that is
-# cut in three ways, clip its gradients, choose the layout for a cluster, and train with torch's own mesh.
+# In [the exercise](../exercises/12_hybrid/12_hybrid.ipynb) you build the groups of a mesh, train a model that is cut
+# three ways, clip its gradients, choose the layout for a cluster, and train with PyTorch's own mesh.
+#
+# [Lesson 12c](12c_layouts.ipynb) is a side road: ZeRO inside a pipeline, more clusters, how far to trust the formulas,
+# and what people have trained with.
 #
 # ## Further reading
 #
 # - D. Narayanan et al., [Efficient Large-Scale Language Model Training on GPU Clusters Using
-#   Megatron-LM](https://arxiv.org/abs/2104.04473), SC 2021. Section 3: how the three sizes play together, measured on
-#   up to 3,072 GPUs.
+#   Megatron-LM](https://arxiv.org/abs/2104.04473), SC 2021. Section 3: how the three sizes play together.
 # - A. Grattafiori et al., [The Llama 3 Herd of Models](https://arxiv.org/abs/2407.21783), 2024. Section 3.3: four axes,
 #   their order, and why. The fourth is context parallelism, which cuts sequences.
-# - S. Rajbhandari et al., [ZeRO: Memory Optimizations Toward Training Trillion Parameter
-#   Models](https://arxiv.org/abs/1910.02054), SC 2020.
-# - [torch.distributed.device_mesh](https://docs.pytorch.org/docs/stable/distributed.html#devicemesh), torch's manual.
-# - [torch.distributed.pipelining](https://docs.pytorch.org/docs/stable/distributed.pipelining.html), torch's manual.
+# - S. Wang et al., [Overlap Communication with Dependent Computation via Decomposition in Large Deep Learning
+#   Models](https://doi.org/10.1145/3567955.3567959), ASPLOS 2023: collective matmul.
+# - [torch.distributed.device_mesh](https://docs.pytorch.org/docs/stable/distributed.html#devicemesh), PyTorch's manual.
