@@ -58,6 +58,7 @@ from distlib.frameworks.optional import QUIET
 from distlib.judge.remote.frameworks import FRAMEWORKS, frameworks_in
 from tests.answer_files import ANSWERS, Answer, read_answers
 from tests.answer_verdicts import KINDS, Verdict, table
+from tests.drawn_cases import remember_cases
 from tests.heard import heard_by_tests, unheard
 
 ROOT = Path(__file__).parents[1]
@@ -260,7 +261,7 @@ def judge_all(
             chosen = [answer for answer in answers if tuple(needed[answer.assignment]) == frameworks]
             _import_checks(set(frameworks))
             for name in {answer.assignment for answer in chosen}:
-                _get_ready(cells[name])
+                _get_ready(cells[name], {answer.function for answer in chosen if answer.assignment == name})
             gc.collect()
             gc.freeze()  # so that a child's garbage collector leaves the shared pages alone
             children = (_Child(answer, cells[answer.assignment], seconds, seed, work) for answer in chosen)
@@ -295,12 +296,14 @@ def _import_checks(needed: Set[str]) -> None:
                 plays.import_plays(name)
 
 
-def _get_ready(cells: Sequence[Cell]) -> None:
-    """Compile the cells of an exercise, and import what they import."""
+def _get_ready(cells: Sequence[Cell], functions: Set[str]) -> None:
+    """Compile the cells of an exercise, import what they import, and draw the cases of these functions."""
     for cell in cells:
         compiled(cell.source, f"{cell.name}.py")
         imports = [node for node in ast.parse(cell.source).body if isinstance(node, ast.Import | ast.ImportFrom)]
         exec(compile(ast.Module(imports, []), "imports", "exec"), {})
+    tests = {f"{name}_{kind}" for name in functions for kind in KINDS}
+    remember_cases([compiled(cell.source, f"{cell.name}.py") for cell in cells if cell.name in tests])
 
 
 class _Child:
