@@ -13,6 +13,7 @@ from distlib.checks.plays.gated import PassGate
 from distlib.checks.plays.layers import linear
 from distlib.checks.plays.torch_program import process_group
 from distlib.communicator import Communicator
+from distlib.worlds.private_torch import at_end_of_backward
 
 RUNS_TORCH = True
 IMPORTED_LATE = ("torch._dynamo",)  # by the first optimizer of a process, in seconds
@@ -55,8 +56,8 @@ class WatchedLayers(torch.nn.Module):
 
     def _note_backward(self, gradient: torch.Tensor) -> None:
         self.passes.append((BACKWARD, 0))
-        at_the_end = torch.autograd.Variable._execution_engine.queue_callback  # what begins there, too, follows DDP's
-        at_the_end(lambda: at_the_end(self._note_gradients))
+        # What is asked for at the end follows what DDP does there.
+        at_end_of_backward(lambda: at_end_of_backward(self._note_gradients))
 
     def _note_gradients(self) -> None:
         gradients = [parameter.grad for parameter in self.parameters()]
