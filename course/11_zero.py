@@ -1400,7 +1400,13 @@ assert sum(sum(sizes) for _, sizes in by_rank) == numbers
 
 # %%
 import torch.distributed.checkpoint as dcp
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+    set_state_dict,
+)
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
@@ -1599,6 +1605,44 @@ real.close()
 # %% [markdown]
 # Ours are `zero.save_shards` and `zero.load_shards`.
 #
+# Such a checkpoint needs a disk that all ranks see. Without one, rank 0 saves whole tensors, and sends them when they
+# are loaded. The options say so. All ranks call the same functions, and the others hand in empty dicts.
+
+
+# %%
+SAVE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+LOAD = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+
+
+def save_whole(comm: Communicator) -> tuple[dict, dict]:
+    with torch_distributed(comm):
+        built = shard_with_torch(Reader().double())
+        torch_steps(comm, built, range(5))
+        return get_state_dict(*built, options=SAVE)
+
+
+def load_whole_and_go_on(
+    comm: Communicator, weights: dict, states: dict
+) -> dict[str, torch.Tensor]:
+    with torch_distributed(comm):
+        model, optimizer = built = shard_with_torch(Reader(seed=1).double())
+        mine = (weights, states) if comm.rank == 0 else ({}, {})
+        set_model_state_dict(model, mine[0], options=LOAD)
+        set_optimizer_state_dict(model, optimizer, mine[1], options=LOAD)
+        torch_steps(comm, built, range(5, 10))
+        return whole(model)
+
+
+saved = world_of(4).run(save_whole)
+print("tensors of the model, by rank:", [len(weights) for weights, _ in saved])
+resumed = world_of(2).run(load_whole_and_go_on, *saved[0])[0]
+print(f"whole from 4, continued by 2: {off(resumed, one.state_dict()):.0e} off")
+assert off(resumed, one.state_dict()) < 1e-9
+
+# %% [markdown]
+# Here the training ends with the save. If it goes on, copy the state first: on a CPU, torch hands out the optimizer's
+# own count of steps, and on a single rank everything.
+#
 # **DeepSpeed**, where ZeRO comes from, takes the stage as a number in its configuration: `"zero_optimization":
 # {"stage": 2}`. Its stages are those of the paper. It can also *offload* shards to the memory of the host, or to disks:
 # one more place where bytes can be, and one more link that they must cross.
@@ -1640,7 +1684,8 @@ real.close()
 # ## Now you
 #
 # In [the exercise](../exercises/11_zero/11_zero.ipynb) you compute what each stage keeps, shard an optimizer and
-# gradients, write a module whose parameters are there only while they are used, and train with torch's `fully_shard`.
+# gradients, write a module whose parameters are there only while they are used, train with torch's `fully_shard`, and
+# move a training to another number of ranks.
 #
 # ## Further reading
 #

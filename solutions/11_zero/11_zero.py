@@ -5,7 +5,7 @@
 # ranks keep the same. You write what ends this waste, stage by stage: first the states are cut into shards, one for
 # each rank, then the gradients, and at last the parameters themselves.
 #
-# - **Time:** about 170 minutes.
+# - **Time:** about 180 minutes.
 # - **Before:** read the lesson [ZeRO and FSDP](../../course/11_zero.ipynb).
 # - **Needs:** nothing but this environment. No GPU.
 #
@@ -16,8 +16,10 @@
 # | 3 | `shard_gradients` | 2: gradients | 3 | 4 |
 # | 4 | `FullyShardedModule` | 3: parameters | 5 | 6 |
 # | 5 | `train_fully_sharded` | 3, by torch | 4 | 5 |
+# | 6 | `whole_state` | 3, by torch | 2 | 3 |
+# | 7 | `load_whole_state` | 3, by torch | 2 | 3 |
 #
-# That makes 38 points. Each part is graded by itself. Its cell may hold functions and classes besides the one that is
+# That makes 48 points. Each part is graded by itself. Its cell may hold functions and classes besides the one that is
 # asked for; what two parts have in common, write in both.
 
 # %% [markdown]
@@ -930,6 +932,236 @@ report = check_train_fully_sharded(
 assert len(report) == 7
 step = (4 * (2 * 6 + 3) * 110 + (6 + 3) * 29) * 8
 assert all(step <= sent <= 1.2 * step for sent in report[0].trace.bytes_sent)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 6. Save a training whole: `whole_state`
+#
+# Three ranks have trained, and two shall go on. Each has rows that no rank of two has. So rank 0 saves whole tensors.
+# `torch.distributed.checkpoint.state_dict` has what you need:
+#
+# | call | returns |
+# |---|---|
+# | `get_model_state_dict(model, options=options)` | the parameters, by their names |
+# | `get_optimizer_state_dict(model, optimizer, options=options)` | moments and steps, by these names; groups |
+#
+# With `options = StateDictOptions(full_state_dict=True, cpu_offload=True)` tensors are whole, and stay on rank 0 alone.
+# The training goes on while the state is written to a file. So both must share no memory; on a CPU `cpu_offload` copies
+# nothing.
+
+# %% readonly="setup_state"
+import copy
+
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+
+
+# %% solution="whole_state"
+def whole_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """All that is needed to go on with a training, on any number of ranks. All ranks call it;
+    torch's default process group is open, and spans all of them.
+
+    Args:
+        model: its blocks, and then itself, were given to fully_shard, over all ranks. Some
+            parameters may be frozen. Not changed.
+        optimizer: a torch.optim.AdamW that has taken some steps, with groups of parameters in
+            any order. Not changed.
+
+    Returns:
+        On rank 0 {"model": what get_model_state_dict returns, "optimizer": what
+        get_optimizer_state_dict returns}, with whole tensors, which later steps don't change.
+        On the other ranks a dict without any tensor.
+
+    Cost: each tensor of the state is all-gathered once.
+    """
+    ### BEGIN SOLUTION
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    state = {
+        "model": get_model_state_dict(model, options=options),
+        "optimizer": get_optimizer_state_dict(model, optimizer, options=options),
+    }
+    return copy.deepcopy(state)
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it:** three ranks train a layer with five rows. What does each return?
+
+
+# %%
+def made(seed: int) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    torch.manual_seed(seed)
+    layer = torch.nn.Linear(2, 5)
+    fully_shard(layer, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    return layer, torch.optim.AdamW(layer.parameters(), lr=0.1)
+
+
+def try_saving(comm: Communicator) -> dict[str, Any]:
+    with torch_distributed(comm):
+        layer, optimizer = made(seed=1)
+        for _ in range(3):
+            layer(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        return whole_state(layer, optimizer)
+
+
+with World(3) as three:
+    states = three.run(try_saving, timeout=60)
+for rank, state in enumerate(states):
+    tensors = {name: list(tensor.shape) for name, tensor in state.get("model", {}).items()}
+    print(f"rank {rank}: {tensors}")
+if states[0].get("optimizer"):
+    print(states[0]["optimizer"]["state"]["bias"])
+
+# %% [markdown]
+# **Visible test: 2 points.** It compares the state with one process, before and after more steps.
+
+# %% test="whole_state_visible" points=2
+from distlib.exercises.zero.checkpoint_cases import Break
+from distlib.exercises.zero.checkpoint_checks import check_whole_state
+
+report = check_whole_state(
+    whole_state,
+    runs=[
+        Break(2, widths=(5, 6, 10, 3), blocks=2),
+        Break(3, widths=(4, 24, 150, 5), blocks=1, before=3),
+        Break(4, widths=(7, 5, 8, 3), blocks=1, bias=False),
+        Break(2, widths=(5, 6, 9, 4), blocks=1, after=2, frozen=["first"]),
+        Break(1, widths=(5, 6, 7, 3), blocks=1),
+    ],
+)
+assert len(report) == 5
+print(report)
+
+# %% [markdown]
+# **Hidden test: 3 points.** Other models, other numbers of ranks and of steps.
+
+# %% test="whole_state_hidden" points=3
+# The hidden tests of whole_state stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 5 ranks, ranks without rows, frozen layers, no biases, float32, two drawn cases.
+import torch
+
+from distlib.exercises.zero.checkpoint_cases import Break
+from distlib.exercises.zero.checkpoint_checks import check_whole_state
+
+report = check_whole_state(
+    whole_state,
+    runs=[
+        Break(3, widths=(6, 22, 160, 4), blocks=1, before=1),
+        Break(5, widths=(4, 7, 11, 2), blocks=1),
+        Break(2, widths=(3, 8, 9, 5), blocks=3, frozen=["last", "blocks.1.norm"]),
+        Break(3, widths=(5, 7, 8, 2), blocks=1, before=4, dtype=torch.float32),
+        Break(1, widths=(6, 5, 9, 2), blocks=2, before=3, after=3, bias=False),
+    ],
+    drawn=2,
+    seed=116,
+)
+assert len(report) == 7
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. And go on with other ranks: `load_whole_state`
+#
+# In the new run only rank 0 has read the file. `set_model_state_dict` and `set_optimizer_state_dict` load what the two
+# calls of part 6 return. Their options are `full_state_dict=True` and `broadcast_from_rank0=True`: rank 0 sends one
+# tensor after the other, and each rank keeps its rows of it. All ranks call both, also those that have nothing.
+#
+# (`set_state_dict` is for both at once. But a rank with an empty dict leaves out the model there, and all others wait.)
+
+
+# %% solution="load_whole_state"
+def load_whole_state(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]
+) -> None:
+    """Load what another training has left, on any number of ranks. All ranks call it; torch's
+    default process group is open, and spans all of them.
+
+    Args:
+        model: as of whole_state, but new. Afterwards its parameters are those of the state,
+            still as DTensors.
+        optimizer: a new torch.optim.AdamW with the model's parameters, in the same groups, but
+            with other options. Afterwards its moments, steps and options are those of the
+            state.
+        state: on rank 0 what whole_state returns there; on the other ranks {}.
+
+    Cost: rank 0's tensors are broadcast once, one by one. What travels as objects is names,
+        shapes and single numbers.
+    """
+    ### BEGIN SOLUTION
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+    set_model_state_dict(model, state.get("model", {}), options=options)
+    set_optimizer_state_dict(model, optimizer, state.get("optimizer", {}), options=options)
+    ### END SOLUTION
+
+
+# %% [markdown]
+# **Try it:** two ranks go on with the state of the three. Does each have its rows, and three steps?
+
+
+# %%
+def try_loading(comm: Communicator, state: dict[str, Any]) -> tuple[list[float], float]:
+    with torch_distributed(comm):
+        layer, optimizer = made(seed=2)
+        load_whole_state(layer, optimizer, state if comm.rank == 0 else {})
+        return layer.bias.to_local().tolist(), float(optimizer.state[layer.bias]["step"])
+
+
+print("saved: ", states[0].get("model", {}).get("bias"))
+for rank, (bias, steps) in enumerate(two.run(try_loading, states[0], timeout=60)):
+    print(f"rank {rank}:", [round(value, 4) for value in bias], f"after {steps:g} steps")
+
+# %% [markdown]
+# **Visible test: 2 points.** It compares each rank's rows with a training without a break, at once and after more
+# steps.
+
+# %% test="load_whole_state_visible" points=2
+from distlib.exercises.zero.checkpoint_cases import Break
+from distlib.exercises.zero.checkpoint_checks import check_load_whole_state
+
+report = check_load_whole_state(
+    load_whole_state,
+    runs=[
+        Break(2, widths=(5, 6, 10, 3), blocks=2),
+        Break(3, widths=(4, 24, 150, 5), blocks=1, before=3),
+        Break(4, widths=(7, 5, 8, 3), blocks=1, bias=False),
+        Break(2, widths=(5, 6, 9, 4), blocks=1, after=2, frozen=["first"]),
+        Break(1, widths=(5, 6, 7, 3), blocks=1),
+    ],
+)
+assert len(report) == 5
+print(report)
+
+# %% [markdown]
+# **Hidden test: 3 points.** Other models, other numbers of ranks and of steps.
+
+# %% test="load_whole_state_hidden" points=3
+# The hidden tests of load_whole_state stand here when your work is graded.
+### BEGIN HIDDEN TESTS
+### What this tests: up to 5 ranks, ranks without rows, frozen layers, no biases, float32, two drawn cases.
+import torch
+
+from distlib.exercises.zero.checkpoint_cases import Break
+from distlib.exercises.zero.checkpoint_checks import check_load_whole_state
+
+report = check_load_whole_state(
+    load_whole_state,
+    runs=[
+        Break(3, widths=(6, 22, 160, 4), blocks=1, before=1),
+        Break(5, widths=(4, 7, 11, 2), blocks=1),
+        Break(2, widths=(3, 8, 9, 5), blocks=3, frozen=["last", "blocks.1.norm"]),
+        Break(3, widths=(5, 7, 8, 2), blocks=1, before=4, dtype=torch.float32),
+        Break(1, widths=(6, 5, 9, 2), blocks=2, before=3, after=3, bias=False),
+    ],
+    drawn=2,
+    seed=117,
+)
+assert len(report) == 7
 ### END HIDDEN TESTS
 
 # %% [markdown]

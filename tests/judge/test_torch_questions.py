@@ -9,7 +9,10 @@ import torch
 
 from distlib import Communicator, SimulatedWorld
 from distlib.checks import CheckFailed
+from distlib.checks.task import Task
 from distlib.exercises.ddp.torchs_ddp import Accumulation, check_train_with_ddp
+from distlib.exercises.zero.checkpoint_cases import Break
+from distlib.exercises.zero.checkpoint_checks import check_load_whole_state, check_whole_state
 from distlib.judge.remote.torch_questions import torch_call
 from tests.heard import tells
 from tests.remote_functions import on_remote_ranks
@@ -139,6 +142,29 @@ def test_a_graded_rank_reads_of_a_mistake_with_torchs_calls() -> None:
         pytest.raises(CheckFailed, match=r"(?s)cell 2, line 6: .*all_reduce\(2 float32"),
     ):
         check_train_with_ddp(function, world_sizes=(3,), trainings=[Accumulation([2, 3], microbatches=[2])])
+
+
+CHECKPOINT = """
+import copy
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions, get_state_dict, set_model_state_dict, set_optimizer_state_dict
+)
+
+def whole_state(model, optimizer):
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    return copy.deepcopy(dict(zip(("model", "optimizer"), get_state_dict(model, optimizer, options=options))))
+
+def load_whole_state(model, optimizer, state):
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+    set_model_state_dict(model, state.get("model", {}), options=options)
+    set_optimizer_state_dict(model, optimizer, state.get("optimizer", {}), options=options)
+"""
+
+
+@pytest.mark.parametrize("check", [check_whole_state, check_load_whole_state])
+def test_a_graded_rank_has_torchs_checkpoints(check: Task) -> None:
+    with on_remote_ranks(CHECKPOINT, check.__name__.removeprefix("check_")) as function:
+        assert len(check(function, runs=[Break(3, (4, 5, 7, 2), 1)])) == 1
 
 
 AROUND_TORCH = """
