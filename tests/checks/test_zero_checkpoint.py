@@ -14,7 +14,7 @@ from distlib.checks.task import Draw
 from distlib.exercises.zero.checkpoint_cases import Break, WholeTraining, drawn_breaks, loading_case, saving_case
 from distlib.exercises.zero.checkpoint_plays import train_and_save
 
-PLAN = Break(3, (5, 7, 9, 2), 2, before=3, frozen=["first"])
+PLAN = Break(3, (5, 7, 9, 2), 2, before=3, after=2, frozen=["first"])
 
 
 def test_one_process_trains_as_torchs_adamw_with_all_rows() -> None:
