@@ -3,6 +3,8 @@
 The same tests run as an ordinary user, too: see test_the_same_as_an_ordinary_user.
 """
 
+import ast
+import functools
 import json
 import os
 import platform
@@ -10,6 +12,7 @@ import re
 import shutil
 import signal
 import subprocess
+import symtable
 import sys
 import tempfile
 import time
@@ -636,6 +639,32 @@ def test_every_module_inside_finds_those_it_imports() -> None:
         for name in re.findall(r"^ *(?:from|import) (distlib[.\w]*)", path.read_text(), re.MULTILINE):
             module = name.replace(".", "/")
             assert f"{module}.py" in files or f"{module}/__init__.py" in files, f"{path} imports {name}"
+
+
+def test_every_module_inside_finds_the_names_it_imports() -> None:
+    """A module that stands in for another has all names that others inside take from it."""
+    files = contents.library_files()
+    for path in {path for path in files.values() if path.suffix == ".py"} - {Path(distlib_backend.__file__)}:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("distlib"):
+                module = str(node.module).replace(".", "/")
+                there = files.get(f"{module}.py") or files[f"{module}/__init__.py"]
+                missing = [
+                    each.name
+                    for each in node.names
+                    if each.name not in names_at_top(there) and f"{module}/{each.name}.py" not in files
+                ]
+                assert missing == [] or "__getattr__" in names_at_top(there), f"{path}: {there} has no {missing}"
+
+
+@functools.cache
+def names_at_top(path: Path) -> set[str]:
+    """The names that a module gives a value."""
+    return {
+        symbol.get_name()
+        for symbol in symtable.symtable(path.read_text(), str(path), "exec").get_symbols()
+        if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
+    }
 
 
 def test_a_checkout_inside_a_shown_folder_is_hidden() -> None:
