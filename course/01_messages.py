@@ -1278,17 +1278,17 @@ world.close()
 # %% [markdown]
 # ## In short
 #
+# - Here `send` and `recv` meet, and whoever comes first waits.
+# - A deadlock is a circle of ranks that wait for each other, or a wait for a rank that has returned.
+# - Break a circle with an order, with `isend` or `irecv`, or with `exchange`.
+# - Where sends are buffered, small messages hide a deadlock that large ones show.
+# - Rounds are the longest chain of messages. In a step, each rank sends at most one message.
+#
 # | pattern, N ranks, a tensor of S bytes | messages | rounds | steps | busiest rank moves |
 # |---|---|---|---|---|
 # | broadcast or reduce, flat | N − 1 | 1 | N − 1 | (N − 1) S |
 # | broadcast or reduce, by the best tree | N − 1 | ≤ ⌈log₂ N⌉ | ⌈log₂ N⌉ | ≤ ⌈log₂ N⌉ S |
 # | scatter or gather of S bytes in all, directly | N − 1 | 1 | N − 1 | (N − 1)/N · S |
-#
-# - `send` and `recv` meet. The one that comes first waits.
-# - A deadlock is a circle of waiting, or a wait for a rank that has returned. Break a circle with an order, with
-#   `isend` or `irecv`, or with `exchange`.
-# - Rounds count what must wait for a message. Steps also count that a rank sends one message at a time, and waits in
-#   its calls.
 #
 # ## Now you
 #

@@ -1166,6 +1166,12 @@ assert 9.9 < ring_seconds[1] / ring_seconds[0] < 10.1
 # %% [markdown]
 # ## In short
 #
+# - In a ring all-reduce each rank sends less than two tensors, however many ranks there are.
+# - Among ranks alone, no all-reduce gets by with fewer bytes on its busiest rank.
+# - A master's link carries N − 1 tensors in and N − 1 tensors out.
+# - A "ring" of whole tensors gets the sum right and sends N/2 times as much. Count the bytes.
+# - For small tensors the latencies decide, and a ring pays 2(N − 1) of them.
+#
 # | with $N$ ranks and $S$ bytes | busiest rank sends | rounds | time |
 # |---|---|---|---|
 # | through a master | $(N-1)\,S$ | 2 | $2(N-1)\,(\alpha + S\beta)$ |
@@ -1173,12 +1179,16 @@ assert 9.9 < ring_seconds[1] / ring_seconds[0] < 10.1
 # | whole tensors around a ring | $(N-1)\,S$ | $N-1$ | $(N-1)\,(\alpha + S\beta)$ |
 # | lower bound | $2\frac{N-1}{N}\,S$ | | |
 #
+# <details><summary>In more words, and where these sentences stop being true</summary>
+#
 # - The counts hold on any network. (Those of the ring are exact where $N$ divides the number of elements.) The times
 #   hold where all links are alike, nobody else uses them, all ranks start at the same time, and the master handles one
 #   message at a time. In a ring every step waits for the slowest link: let one have ten times the latency and a tenth
 #   of the bandwidth, and the all-reduce takes ten times as long.
 # - The bound is about bytes. For small tensors the latencies decide. A ring pays $2(N-1)$ of them, as this master does.
 #   A tree pays as many with 2 or 3 ranks, and far fewer with many (lesson 03).
+#
+# </details>
 #
 # ## Now you
 #

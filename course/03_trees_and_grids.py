@@ -817,6 +817,12 @@ print("torch.distributed agrees with", ", ".join(OURS))
 #
 # ## In short
 #
+# - A message is small if it has fewer than α/β bytes: then its latency costs more than its bytes.
+# - A tree takes few steps and sends more bytes. A ring sends few bytes and takes more steps.
+# - Halving and doubling takes few steps and sends few bytes, but it wants a power of two and equal links.
+# - A grid whose rows are nodes sends most bytes over the fast links.
+# - Formulas assume private links. What ranks share, you must measure.
+#
 # | N ranks, S bytes | steps | bytes a rank sends | good for |
 # |---|---|---|---|
 # | ring | $2(N-1)$ | $2\frac{N-1}{N}S$ | large tensors, any number of ranks, two neighbors each |
@@ -824,10 +830,14 @@ print("torch.distributed agrees with", ", ".join(OURS))
 # | halving and doubling | $2\log_2 N$ | $2\frac{N-1}{N}S$ | powers of two, equal links (unequal ones: lesson 03b) |
 # | grid, $R \times C$ | $2(R-1) + 2(C-1)$ | $2\frac{N-1}{N}S$ | large tensors, many ranks, rows that are nodes |
 #
+# <details><summary>In more words, and where these sentences stop being true</summary>
+#
 # - $\alpha/\beta$ says which messages are small.
 # - Below a crossover steps decide, above it bytes: where all links are alike, and each is used by one message at a
 #   time. Where they are not, use the fast ones more (the grid, lesson 03b).
 # - What ranks share, no formula of this kind knows. Measure.
+#
+# </details>
 #
 # ## Now you
 #

@@ -629,6 +629,12 @@ world.close()
 # %% [markdown]
 # ## In short
 #
+# - With equal parts, the average of the ranks' gradients is the gradient of the whole batch.
+# - With unequal parts, an average of means counts the images of small parts too much.
+# - A flat master sends N − 1 models and receives N − 1 gradients in every step.
+# - In the end, more ranks make a flat master slower: sending grows while computing shrinks.
+# - DDP sends gradients in each step, and the model only at the start.
+#
 # | $N$ ranks, a model of $S$ bytes | flat master | chain, as NCCL | ring (DDP) |
 # |---|---|---|---|
 # | sending the model takes about | $2\,(N-1)\,S\beta$ | $2S\beta$ | $2\frac{N-1}{N}S\beta$ |
@@ -636,11 +642,15 @@ world.close()
 # | gradients are | added: one loss | added: one loss | averaged: a loss per rank |
 # | the optimizer steps | on the master | on the master | on every rank |
 #
+# <details><summary>In more words, and where these sentences stop being true</summary>
+#
 # - All three give the gradient of one process, if the parts are equal, the loss is the plain mean over the images, and
 #   each layer treats each image by itself and draws no random numbers (no batch norm, no dropout). With unequal parts,
 #   or with weights in the loss, only the sum of one loss does; an average of the ranks' means counts the images of
 #   small parts too much (lesson 06).
 # - Through a flat master more ranks are slower as soon as sending takes longer than what they save in computing.
+#
+# </details>
 #
 # ## Now you
 #

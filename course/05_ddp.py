@@ -1604,12 +1604,20 @@ world.close()
 # %% [markdown]
 # ## In short
 #
+# - Equal weights that take equal steps stay equal, without being sent.
+# - A bucket of gradients travels while the backward pass computes the next ones.
+# - Exposed communication costs time. Hidden communication costs little.
+# - In every step, all ranks wait for the slowest rank.
+# - A rank that runs out of batches leaves the others waiting, unless all have agreed on what happens then.
+#
 # | version | all-reduces in a training step | can start | waits for |
 # |---|---|---|---|
 # | one per parameter | as many as parameters | after backward | all of them, with every latency |
 # | flat | 1 for each dtype | after backward | all bytes |
 # | buckets | about bytes / bucket size, at most one per parameter | after backward | all bytes, some latencies |
 # | overlapped | the same | when a bucket is full | the last bucket, and what did not fit behind backward |
+#
+# <details><summary>In more words, and where these sentences stop being true</summary>
 #
 # - Equal at the start, equal steps: the weights stay equal without being sent, to the last bit if ranks round alike.
 #   Buffers do not: the ranks see other images.
@@ -1625,6 +1633,8 @@ world.close()
 #   `find_unused_parameters` is set.
 # - A batch reaches the GPU faster from page-locked memory, and at the same time as the GPU computes only on a second
 #   stream. Where the GPU computes for much longer than the copies take, little is gained: here 7 %.
+#
+# </details>
 #
 # ## Now you
 #

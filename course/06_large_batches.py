@@ -1606,6 +1606,14 @@ world.close()
 #
 # ## In short
 #
+# - Divide each sum of losses by the size of the whole batch. With DDP, multiply by N, because DDP divides by N.
+# - Accumulate microbatches, and communicate once per batch.
+# - N workers are one process with N times the batch.
+# - For SGD, k times the batch takes k times the rate, up to a ceiling of the rate.
+# - Above the noise scale, more workers process more images and save few steps.
+#
+# <details><summary>In more words, and where these sentences stop being true</summary>
+#
 # - Divide each loss by the size of the whole batch (in tokens, if samples are tokens), and add up the gradients.
 # - Accumulate microbatches, and talk once.
 # - $N$ workers are one process with $N$ times the batch. They give more images per second, not as many times more
@@ -1620,6 +1628,8 @@ world.close()
 #   single worker bears. With sorted images, or close to that rate, it needs an average now and then. Always run the
 #   control that never talks.
 # - Repeat with several seeds, and look at every run: a mean hides the one that broke.
+#
+# </details>
 #
 # ## Now you
 #

@@ -1593,6 +1593,14 @@ assert best_known < with_backup < 0.6 and best_known < 0.45 and late < never == 
 # %% [markdown]
 # ## In short
 #
+# - One rule, how far a worker may be ahead, makes training synchronous, bounded or asynchronous.
+# - Synchronous training waits for the slowest worker. Asynchronous training uses old weights.
+# - With N asynchronous workers, a gradient is on average at most N − 1 updates old.
+# - Momentum makes old gradients more harmful: take a smaller rate.
+# - A worker whose gradients are always dropped teaches the model nothing.
+#
+# <details><summary>In more words, and where these sentences stop being true</summary>
+#
 # - A server need not wait. One rule, how far a worker may be ahead of the slowest, makes it synchronous, bounded or
 #   asynchronous.
 # - One worker 4 times slower makes a synchronous training 4 times slower, if computing takes nearly all of the time. An
@@ -1622,6 +1630,8 @@ assert best_known < with_backup < 0.6 and best_known < 0.45 and late < never == 
 #   takes twice the machines.
 # - Of a table of which a step touches few rows, only these are pulled and pushed: the bytes don't depend on the table's
 #   size. That, and unequal workers, is what servers are used for today.
+#
+# </details>
 #
 # ## Now you
 #

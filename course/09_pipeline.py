@@ -1512,6 +1512,12 @@ print(score_card(tried))
 # %% [markdown]
 # ## In short
 #
+# - A pipeline makes a model fit. Many microbatches make it fast.
+# - With equal stages, the bubble of GPipe and 1F1B is the same: (p − 1)/(m + p − 1).
+# - 1F1B keeps at most p microbatches on a rank. GPipe keeps all m.
+# - Interleaved stages, or a backward pass in two parts, shrink the bubble.
+# - The slowest stage sets the pace of all.
+#
 # For $p$ ranks and $m$ microbatches; all stages are alike, and messages take no time. The bubble is a part of the total
 # time of one step.
 #
@@ -1528,6 +1534,8 @@ print(score_card(tried))
 #
 # \*\* Where $m \ge 2p-1$. With fewer microbatches the first ranks keep less.
 #
+# <details><summary>In more words, and where these sentences stop being true</summary>
+#
 # - A pipeline makes a model fit. It is fast only with many microbatches.
 # - Where stages are alike, 1F1B is not faster than GPipe. It keeps less. On a link with latency it is slower, and has a
 #   best number of microbatches, as long as its warmup is the shortest. With a warmup that is long enough it keeps more,
@@ -1542,6 +1550,8 @@ print(score_card(tried))
 #   stage.
 # - The bytes sent depend on activations, not on parameters. So a large batch can make a pipeline send more than data
 #   parallelism does.
+#
+# </details>
 #
 # ## Now you
 #

@@ -1433,6 +1433,12 @@ assert all_reduces(two.trace) == 2 and twice_counted == [2, 2]
 #
 # ## In short
 #
+# - Cut the first matrix by columns and the second by rows: one all-reduce forward, one backward.
+# - A transformer layer takes four all-reduces in a step: two forward and two backward.
+# - A copy forward is an all-reduce backward. An all-reduce forward is a copy backward.
+# - The loss need not show a forgotten backward all-reduce. Compare gradients with one process.
+# - The messages grow with the tokens, and most of them cannot hide behind computing.
+#
 # For $N$ ranks, a layer of $f$ features, and $S$ bytes of activations $x$:
 #
 # | | forward | backward | bytes per rank |
@@ -1443,6 +1449,8 @@ assert all_reduces(two.trace) == 2 and twice_counted == [2, 2]
 #
 # The bytes are those of a ring, without recomputation.
 #
+# <details><summary>In more words, and where these sentences stop being true</summary>
+#
 # - What one operator does forward, its partner does backward. Forget what goes back, and in the first step only the
 #   gradients below are wrong; then all copies drift apart. The loss does not tell: in some settings the wrong model was
 #   better (rate 0.2, 20 steps), in others worse (0.05, 60 steps), in others neither (0.05, 20 steps).
@@ -1452,6 +1460,8 @@ assert all_reduces(two.trace) == 2 and twice_counted == [2, 2]
 #   each rank to gather. Gathering sends fewer bytes on two ranks, adding up from four on.
 # - Where nothing hides the messages and latency does not matter, their part of the time does not depend on the batch.
 #   Wider layers, longer sequences, faster links and fewer ranks make it smaller.
+#
+# </details>
 #
 # ## Now you
 #

@@ -1163,8 +1163,8 @@ assert partial == ["norm1.weight", "norm1.bias", "norm2.weight", "norm2.bias"]
 #   sequence, unless there is little to compute (narrow layers, short sequences), where one device is faster than eight
 #   ranks, and two ranks can be faster still; data parallelism once a batch has sequences for all ranks and enough
 #   tokens that the gradients hide for a good part, if the model fits. On slow links each of the three wins somewhere.
-#   With one sequence only tensor parallelism can help there, and only where layers are wide or sequences long (here:
-#   $72 f + 12 s$ clearly above 256,000).
+#   With one sequence, of the three only tensor parallelism can help there, and only where layers are wide or sequences
+#   long (here: $72 f + 12 s$ clearly above 256,000).
 # - Over two machines a ring is as slow as the link between them. Here that has a 24th of the bandwidth. With
 #   hierarchical all-reduces and 2,048 features four ranks in one machine were faster than eight in two, and with 4,096
 #   eight were. They are never twice as fast, since the messages of a rank don't shrink with more ranks.

@@ -1119,11 +1119,11 @@ assert 1.8 < exact["stage 3"] / by_tokens[512]["DDP"] < 2
 #
 # $$\frac{6 T P}{s} > \frac{6 P}{b} \quad\Longleftrightarrow\quad T > \frac{s}{b}$$
 #
-# Here that is 8,000 tokens *per rank and backward pass*, for a small model as for a large one. (Three conditions: all
-# is sent in two bytes; there are many units, since the first gather and the last scatter hide behind nothing; and
-# latency does not count. With gradients reduced in float32 it is half more, since the backward pass must hide 2 + 4
-# bytes behind its own 4 operations.) So "my model is too small for stage 3" is not the reason not to shard. (That it
-# fits without is one.) "My ranks have too little to do" is.
+# Here that is 8,000 tokens *per rank and backward pass*, for a small dense model as for a large one. (Four conditions:
+# each token uses all parameters; all is sent in two bytes; there are many units, since the first gather and the last
+# scatter hide behind nothing; and latency does not count. With gradients reduced in float32 it is half more, since the
+# backward pass must hide 2 + 4 bytes behind its own 4 operations.) So "my model is too small for stage 3" is not the
+# reason not to shard. (That it fits without is one.) "My ranks have too little to do" is.
 #
 # DDP has the same border, if it reduces in bfloat16. It sends $2 \cdot 2 P$ bytes, but can hide them only behind the
 # backward pass, which takes $4 T P / s$. Below the border it is faster than stage 3, since nothing disturbs its forward
@@ -1347,9 +1347,11 @@ assert plain_seconds > 2 * hybrid_seconds
 #
 # ## In real frameworks
 #
-# torch has stage 1 as `ZeroRedundancyOptimizer` and stage 3 as `fully_shard` (its users say *FSDP*). Nearest to
-# stage 2 is `fully_shard` with `reshard_after_forward=False`. (The older `FullyShardedDataParallel` calls it
-# `SHARD_GRAD_OP`.)
+# torch has stage 1 as `ZeroRedundancyOptimizer` and stage 3 as `fully_shard` (its users say *FSDP*). With one backward
+# pass per step, `fully_shard` with `reshard_after_forward=False` sends what stage 2 sends, but keeps between steps what
+# stage 3 keeps. (The older `FullyShardedDataParallel` calls it `SHARD_GRAD_OP`.) With $m$ microbatches it sends $2m$
+# units where stage 2 sends $m + 1$, because it gathers for each of them. `set_reshard_after_backward(False)` on all but
+# the last brings that down to $m + 1$, and keeps the parameters whole meanwhile.
 #
 # First stage 1. Remember the two ways to shard.
 
@@ -1649,6 +1651,12 @@ assert off(resumed, one.state_dict()) < 1e-9
 #
 # ## In short
 #
+# - Stage 1 shards optimizer states, stage 2 also gradients, stage 3 also parameters: 16/N bytes.
+# - The paper's stage 1 sends what DDP sends: an all-reduce with the optimizer in its middle.
+# - Stage 3 sends half as much again, and enough tokens per rank hide the messages.
+# - What is kept is not the peak: whole units and activations come on top.
+# - With microbatches, stages 2 and 3 send in each one, stage 1 once.
+#
 # For $\Psi$ parameters on $N$ ranks, Adam in mixed precision, collectives in rings, and one backward pass per step:
 #
 # | stage | kept per parameter, in bytes | sent per step, in units of $\frac{N-1}{N}$ models |
@@ -1664,6 +1672,8 @@ assert off(resumed, one.state_dict()) < 1e-9
 # DDP all-reduces, then new weights are broadcast. So it sends 3, and one rank keeps at least the states of the largest
 # tensor.
 #
+# <details><summary>In more words, and where these sentences stop being true</summary>
+#
 # - Stage 1 is an all-reduce with the optimizer in its middle. It sends no byte more, but for padding, and is right
 #   for every optimizer that works on each number by itself.
 # - With $m$ microbatches per step, stage 2 sends $(m + 1)/2$ times as much as stage 1.
@@ -1674,12 +1684,15 @@ assert off(resumed, one.state_dict()) < 1e-9
 #   much as one with DDP, or more, until glibc's threshold was fixed. On other systems, look.
 # - A rank has a shard of the gradient. The norm is that of the whole gradient: add up the squares over all ranks.
 # - Stage 3 costs hardly any time where messages hide behind computing: with more than $s/b$ tokens per rank and
-#   backward pass, whatever the size of the model, if all is sent in two bytes and there are many units, each large
+#   backward pass, whatever the size of a dense model, if all is sent in two bytes and there are many units, each large
 #   enough for latency not to count. Below that it takes up to 1.5 times as long as DDP, and more with accumulation.
 #   (With gradients reduced in float32 the border is 1.5 times as high; then stage 3 takes up to twice as long as a DDP
-#   that reduces in bfloat16, and no longer than one that reduces in float32.) Do not shard a model that fits and whose
-#   ranks have little to do.
+#   that reduces in bfloat16, and no longer than one that reduces in float32.)
+#   With experts, multiply the border by all parameters over those that a token uses. Do not take stage 3 for a model
+#   that fits and whose ranks have little to do.
 # - Where links inside a node are faster, shard inside of it, if a node has the memory.
+#
+# </details>
 #
 # ## Now you
 #

@@ -415,9 +415,9 @@ assert real.trace.by_collective(0) == simulated.trace.by_collective(0)
 #
 # - A model on the device `"meta"` has shapes and no numbers, so that it fits in a laptop.
 # - `fully_shard` hides all communication but the two ends, if a GPU has enough tokens.
-# - A GPU needs about $1.5 \, F / B$ tokens, whatever the number of parameters.
-# - Then eight times the GPUs train eight times the tokens, if the network is fast.
-# - A simulated step is optimistic, because nothing disturbs it.
+# - A GPU needs about $1.5 \, F / B$ tokens, for a dense model of any size.
+# - On a fast network, eight times the GPUs train eight times the tokens per second.
+# - A simulated step leaves out disturbances, kernel launches and memory.
 #
 # <details><summary>Where these sentences stop being true</summary>
 #
@@ -425,10 +425,10 @@ assert real.trace.by_collective(0) == simulated.trace.by_collective(0)
 # |---|---|
 # | about 1.5 F/B | F/B if `reduce_dtype` is bfloat16, with `reshard_after_forward=False`, or if all is recomputed. |
 # | | Fewer with long sequences: attention computes more and sends nothing. |
-# | whatever the number | With experts all of a layer is gathered, and a token computes with a few of them. |
+# | of any size | With experts: multiply by all parameters of a layer over those that a token uses. |
 # | eight times the tokens | With a batch of fixed size each GPU has fewer tokens. Thousands of GPUs: latency counts. |
 # | if the network is fast | Sharded inside a node and replicated between nodes, a model sends less between nodes. |
-# | optimistic | For the F and the B that you have chosen: faster kernels reach a larger F. |
+# | leaves out | For the F and the B that you have chosen: faster kernels reach a larger F. |
 #
 # </details>
 #

@@ -946,13 +946,13 @@ assert max(without) > 0.95 and max(with_loss) < 0.25
 # ranks wait. With the auxiliary loss, at a weight of 0.1, the busiest expert gets less than a quarter, where an even
 # share would be 12.5 %.
 #
-# Why does it happen? The usual story is that the chosen expert gets trained, gets better, and is chosen more. That is
-# a part of it. But a new router is not balanced to begin with: in the first step the busiest expert has some 75 %,
-# 60 % and 55 %, with three seeds. That comes from the tokens. They have much in common, as neither pixels nor what a
-# ReLU gives are negative, and for this part the router has one score for all. Take their mean off (`centred=True`),
-# and with six seeds the busiest gets less than 30 % in the end, without any auxiliary loss. And for this to stay so,
-# neither side has to learn. With frozen *experts* the busiest gets some 80 %, 100 % and 45 % in the end, with a
-# frozen *router* some 70 %, 100 % and 75 %.
+# Why does it happen? (All this is for one expert per token, and for features without a norm.) The usual story is that
+# the chosen expert gets trained, gets better, and is chosen more. That is a part of it. But a new router is not
+# balanced to begin with: in the first step the busiest expert has some 75 %, 60 % and 55 %, with three seeds. That
+# comes from the tokens. They have much in common, as neither pixels nor what a ReLU gives are negative, and for this
+# part the router has one score for all. Take their mean off (`centred=True`), and with six seeds the busiest gets less
+# than 30 % in the end, without any auxiliary loss. And for this to stay so, neither side has to learn. With frozen
+# *experts* the busiest gets some 80 %, 100 % and 45 % in the end, with a frozen *router* some 70 %, 100 % and 75 %.
 #
 # To see the story itself, begin with a balanced router: 60 steps with the loss, then 100 without. With experts that
 # learn the busiest then gets some 75 %, 30 % and 100 %, with frozen ones 45 %, 30 % and 30 %.
@@ -1112,12 +1112,20 @@ assert all(parts == 0 for parts, *_ in of_60)  # 60 positions are not 8 equal bl
 #
 # ## In short
 #
+# - In ring attention, keys and values travel around the ranks. In Ulysses, ranks exchange positions for heads.
+# - With a causal mask, zigzag order gives all ranks of a ring equal work.
+# - The busiest rank sets the time of a layer of experts.
+# - Without a balancing loss or bias, a router can favor a few experts.
+# - A capacity bounds this time, and drops the tokens above it. Count them.
+#
 # For $N$ ranks with as many KV heads as query heads, and keys of $S$ bytes on each:
 #
 # | | forward | backward | ranks | causal mask |
 # |---|---|---|---|---|
 # | ring | $2(N-1)\,S$, in the background | $(4N-2)\,S$; half precision $(6N-2)\,S$ | any | balanced in zigzag order |
 # | Ulysses | $4\frac{N-1}{N}\,S$, not hidden | the same | must divide the heads | always balanced |
+#
+# <details><summary>In more words, and where these sentences stop being true</summary>
 #
 # - In contiguous order a ring is not balanced under a causal mask, in striped order nearly if each rank has many
 #   positions, in zigzag order exactly.
@@ -1141,12 +1149,15 @@ assert all(parts == 0 for parts, *_ in of_60)  # 60 positions are not 8 equal bl
 # - The slowest rank sets the time of a layer of experts. If the busiest expert gets $x$ times its share, the layer
 #   takes about $x$ times as long, if ranks and links are equal, all ranks spread their rows alike, each rank has one
 #   expert, and messages are large enough that latency does not count.
-# - Without an auxiliary loss our small router, which was out of balance from the first step on, sent nearly everything
-#   to one expert, with five of six seeds; with the sixth, to two. With the mean of the tokens taken off, the
-#   busiest got less than 30 %. At a weight of 0.1 the busiest of 8 got less than a quarter, with eight seeds; 0.01 was
+# - Without an auxiliary loss our small router, which takes one expert per token and sees features that no norm has
+#   touched, sent nearly everything to one expert, with five of six seeds; with the sixth, to two. With the mean of the
+#   tokens taken off, the busiest got less than 30 %. A LayerNorm, or two experts per token, softens the imbalance and
+#   does not remove it. At a weight of 0.1 the busiest of 8 got less than a quarter, with eight seeds; 0.01 was
 #   not enough within 100 steps.
 # - A capacity bounds the time and drops tokens. It is counted per rank: with a balanced router and a factor of 1, some
 #   15 % were dropped where a rank has 64 tokens, and nearly half where these are alike. Count them.
+#
+# </details>
 #
 # ## Now you
 #

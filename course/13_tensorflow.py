@@ -1459,6 +1459,14 @@ Markdown("\n".join([header, "|---" * 5 + "|", *rows]))
 #
 # ## In short
 #
+# - MirroredStrategy sums gradients: in your own loop, divide each loss by the global batch.
+# - Keras 3 clips each replica's part before the sum, so the same limit means something else.
+# - Without a cluster in TF_CONFIG a process trains alone and says nothing. Print the number of replicas.
+# - ParameterServerStrategy is asynchronous. A `join` after each step lets one worker work at a time.
+# - Collect what each worker reads before you trust auto-shard.
+#
+# <details><summary>In more words, and where these sentences stop being true</summary>
+#
 # - MirroredStrategy is DDP, except that it sums the gradients where DDP averages, and has one bucket: a copy on each
 #   device, one all-reduce of all dense gradients in a compiled step (on processors a ring; on GPUs NCCL decides).
 #   MultiWorkerMirrored is the same over a network.
@@ -1472,6 +1480,8 @@ Markdown("\n".join([header, "|---" * 5 + "|", *rows]))
 # - ParameterServerStrategy is asynchronous. With `join` after each step it is serial: one worker works at a time.
 # - Collect what each worker reads before you trust auto-shard. If it shares out files, give it at least as many as
 #   workers. If it shares out elements (`DATA`), give `shuffle` a seed: all workers must have the same order.
+#
+# </details>
 #
 # ## Now you
 #

@@ -670,6 +670,14 @@ Markdown(
 # %% [markdown]
 # ## In short
 #
+# - Most wrong clusters wait without an error. Only the log of worker 0 says for whom.
+# - A killed worker ends a mirrored training: go on from a backup.
+# - Training with a parameter server goes on when one of its workers dies, but a step may count twice.
+# - Who is left may wait forever: watch for a sign of life.
+# - In a checkpoint, name the optimizer, and save the position in the epoch.
+#
+# <details><summary>In more words, and where these sentences stop being true</summary>
+#
 # - Most wrong clusters wait without an error: only the log of worker 0 says for whom. (A taken address is an error;
 #   clusters of different sizes start, and fail in the first all-reduce.) Leave the log on, print the number of
 #   replicas, set a time limit outside of Python.
@@ -683,6 +691,8 @@ Markdown(
 # - With fewer files than workers choose `DATA`, and give `shuffle` a seed. The worker that hangs is not the one that
 #   has the reason.
 # - A checkpoint has one copy of what you name: name the optimizer, and save the position in the epoch.
+#
+# </details>
 #
 # ## Now you
 #

@@ -1258,6 +1258,14 @@ print("psum, dist.all_reduce and all_reduce agree.")
 #
 # ## In short
 #
+# - One program runs all devices: write it for one rank, or for whole arrays.
+# - All that a compiled function communicates is in its program. Count it there.
+# - The compiler decides how data move. Values do not show its choice, counts do.
+# - The backward pass of a copy is an all-reduce, and that of an all-gather is a reduce-scatter.
+# - `shard_map` sums the gradient of what all devices share: differentiate the mean.
+#
+# <details><summary>In more words, and where these sentences stop being true</summary>
+#
 # - One process, one program for all devices. Write it for one rank (`shard_map`), or for whole arrays (`jit`, and say
 #   where they lie).
 # - All that a compiled function communicates is in its program. Count it, with loops. (What `device_put` moves before
@@ -1271,6 +1279,8 @@ print("psum, dist.all_reduce and all_reduce agree.")
 # - The backward pass of a copy is an all-reduce, that of an all-gather a reduce-scatter.
 # - `shard_map` sums the gradient of what all devices share, and divides nothing. Differentiate the mean over all
 #   devices, and don't sum again. (With `check_vma=False`, and under `pmap` and `vmap`, it does not: there you average.)
+#
+# </details>
 #
 # ## Now you
 #

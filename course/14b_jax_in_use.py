@@ -689,6 +689,14 @@ assert off < 1e-5 and off_with_all < 1e-5
 #
 # ## In short
 #
+# - With several processes JAX believes what each one hands over: print the shape on every process.
+# - When a process dies, the others end, too: restart from a checkpoint.
+# - `jax.checkpoint` keeps the inputs of a block and computes the rest again.
+# - Donate what you replace: JAX may use its memory again.
+# - Another shape, type or function is traced and compiled again.
+#
+# <details><summary>In more words, and where these sentences stop being true</summary>
+#
 # - With several processes JAX believes what each of them hands over: `make_array_from_process_local_data` compares
 #   nothing. Print the shape on every process, and use `device_put` for what is the same everywhere.
 # - When a process dies, the others end, too: aborted, sooner or later, or with an error of the connection. An
@@ -699,6 +707,8 @@ assert off < 1e-5 and off_with_all < 1e-5
 # - Donate what you replace. Who uses it afterwards gets an error, if JAX took the memory.
 # - A step is traced and compiled again for another shape, another type and another function. Another place is compiled
 #   again, and on a mesh like ours not traced: there a counter in the function shows nothing.
+#
+# </details>
 #
 # ## Now you
 #

@@ -869,7 +869,15 @@ assert losses[0] == losses[1] and abs(losses[0] - reports["ddp"].loss) < 1e-5
 # %% [markdown]
 # ## In short
 #
+# - A framework takes over some of four jobs: start processes, deal out samples, wrap the model, move tensors.
+# - The loss need not say how many processes train: print the world size inside the program.
+# - Look up three defaults before you trust a result: who shuffles, who clips, who divides.
+# - A setting can exchange one algorithm for another: count what is sent.
+# - The price of leaving a framework is checkpoints and defaults more than lines of code.
+#
 # For the versions that the map names, and two processes on gloo:
+#
+# <details><summary>In more words, and where these sentences stop being true</summary>
 #
 # - A framework takes over some of four jobs: start the processes, deal out the samples, wrap the model, move tensors
 #   to devices. Which ones, the tables say. With data parallelism as asked for here, Fabric, Lightning, Accelerate and
@@ -888,6 +896,8 @@ assert losses[0] == losses[1] and abs(losses[0] - reports["ddp"].loss) < 1e-5
 #   are float32 already. (By that moment its stage 1 has let go of the gradients that are not its own.)
 # - Look up three defaults before you trust a result: who shuffles, who clips, who divides.
 # - The price of leaving is checkpoints and defaults more than lines.
+#
+# </details>
 #
 # ## Now you
 #

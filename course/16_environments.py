@@ -1118,6 +1118,14 @@ assert said.startswith("own.py, line 5: rank ") and done.returncode == 1
 # %% [markdown]
 # ## In short
 #
+# - Four variables tell each process who it is, how many there are, and where to meet.
+# - In a hang, ask which rank is where. The rank that waits is seldom the culprit.
+# - Write a checkpoint under another name, then rename it. Resume from the last step that is good on all ranks.
+# - Ask for a signal before the time limit, write, and go back into the queue.
+# - With `init_process_group("distlib")`, calls that do not fit are named by rank and line.
+#
+# <details><summary>In more words, and where these sentences stop being true</summary>
+#
 # - Four variables say who, how many, and where. torchrun sets them. Under srun your script makes them out of Slurm's,
 #   or `distlib launch` does. Wrong ones mostly show as a wait of 10 or 30 minutes; the worst shows as nothing.
 # - Never write an address or a port into a job script: ask when the job runs, or meet by a file.
@@ -1130,6 +1138,8 @@ assert said.startswith("own.py, line 5: rank ") and done.returncode == 1
 # - With `init_process_group("distlib")` in a script of plain torch, calls that do not fit are named by rank and line.
 # - Small tensors: few rounds. Large tensors: few bytes. What is small depends on latency times bandwidth, and
 #   grows with the number of ranks.
+#
+# </details>
 #
 # ## Now you
 #

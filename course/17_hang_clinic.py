@@ -914,6 +914,12 @@ for world in worlds.values():
 # %% [markdown]
 # ## In short
 #
+# - All ranks of a group make a collective call, or none does.
+# - A hang often shows itself at a later call than the one with the fault.
+# - A timeout says where ranks were, not why.
+# - Look at the stack of every rank before you change anything.
+# - If all ranks are wrong alike, compare one step with one process.
+#
 # | what you see | look first at | holds if |
 # |---|---|---|
 # | nothing happens | the stack of *every* rank | py-spy may look, or faulthandler was prepared |
@@ -927,10 +933,14 @@ for world in worlds.values():
 # | a bad model, no error | `ReplicaCheck`, `check_samples` | data is all that is split; it names a minority |
 # | a bad model, equal on all ranks | `check_against_one_process` | the model draws no random numbers |
 #
+# <details><summary>In more words, and where these sentences stop being true</summary>
+#
 # - A hang often shows itself at a later call than the one with the fault.
 # - A timeout says where ranks were, not why. A longer one cures nothing but slowness.
 # - The ranks must agree: all make a call, or none does. If you take away the call that hangs, the program may end, but
 #   without the number that the call was for; or the other ranks die.
+#
+# </details>
 #
 # ## Now you
 #

@@ -772,6 +772,14 @@ assert 0 < differ < 0.5 and 0.5 < error(ours) / error(theirs) < 2
 # %% [markdown]
 # ## In short
 #
+# - Before you read the clock, make some calls that do not count, and empty the queue.
+# - Reading a value makes the program wait for the card.
+# - Compare busbw with the link. For a ring all-reduce, it is algbw times 2(N − 1)/N.
+# - A profiler's trace shows which communication is hidden.
+# - Sum gradients in float32: a ring in bfloat16 errs more with more ranks.
+#
+# <details><summary>In more words, and where these sentences stop being true</summary>
+#
 # - A call returns when its kernel is in the queue. Time with the queue empty before and waited for after, or with
 #   events; and not the first calls.
 # - Reading a value from the card costs the shorter of two times: what the processor has to prepare, and what is left of
@@ -782,6 +790,8 @@ assert 0 < differ < 0.5 and 0.5 < error(ours) / error(theirs) < 2
 # - A profiler's trace shows how much communication is hidden. What is hidden may still slow the computing down.
 # - A ring that rounds to bfloat16 after each addition errs by some per cent with hundreds of ranks whose values differ
 #   in sign, and by anything from nothing to half where they are equal. Sum up in float32. That costs the bytes.
+#
+# </details>
 #
 # ## Further reading
 #

@@ -476,11 +476,12 @@ each_step = trained("local_sgd", needed["local_sgd"] + 2, round_steps=1)
 assert abs(steps_to(each_step.losses) - needed["local_sgd"]) <= 1
 
 # %% [markdown]
-# Local steps and the mesh arrive nearly together. The lead of an eighth per step is nearly gone, since more local steps
-# are needed. The reason is not that eight models part between two averages: with an average after each step as many
-# steps are needed here. Each rank clips, and divides by the size of, a gradient of 8 sums and not of 64. Which of the
-# two ways is the first depends on the seed and on the target: with seeds 0 to 3, local steps were between 2 % earlier
-# and 12 % later. In float32, whose first weights are others, the mesh is the first with this seed.
+# Local steps and the mesh arrive nearly together at this loss, which is reached when the warm-up ends. The lead of an
+# eighth per step is nearly gone, since more local steps are needed. The reason is not that eight models part between
+# two averages: with an average after each step as many steps are needed here. Each rank clips, and divides by the size
+# of, a gradient of 8 sums and not of 64. Which of the two ways is the first depends on the seed and on the target: with
+# seeds 0 to 3, local steps were between 2 % earlier and 12 % later. In float32, whose first weights are others, the
+# mesh is the first with this seed.
 #
 # It also depends on how much local steps send. An average every fourth step is still 0.44 models per step and rank.
 #
@@ -765,6 +766,14 @@ assert gap < 1e-9
 #
 # ## In short
 #
+# - DDP, ZeRO, pipeline, tensor parallelism and the mesh gave the model of one process, to rounding.
+# - Local steps, gossip and the asynchronous server gave other models.
+# - DDP pays per parameter, tensor parallelism per token, and local steps once in several steps.
+# - Local steps had the shortest step, but needed half as many steps again until the model added.
+# - Checkpoints that survive a kill hold everything that the next step needs.
+#
+# <details><summary>In more words, and where these sentences stop being true</summary>
+#
 # - In float64, DDP, ZeRO 3, the pipeline, tensor parallelism and the mesh gave the model of one process, to rounding,
 #   with AdamW and with clipping, if the loss is a mean over what counts in the *whole* batch and the norm is that of
 #   *all* gradients. So did a server that waits for everybody ("Try it").
@@ -778,11 +787,15 @@ assert gap < 1e-9
 # - Between boxes with an ordinary network, and with 64 sums in a batch, a mesh was the fastest of the exact ways, as
 #   long as tp stayed inside. With tp across it took more than three times as long. With larger batches DDP catches up:
 #   its bytes stay, and there is more to compute.
-# - A short step is not a short training. Local steps were the shortest on the slow cluster, by an eighth. More of them
-#   were needed to the loss of 1.7, so with an average every fourth step the mesh was there at about the same time:
-#   before or after, by the seed, the target and the dtype. That is for one batch size and one network.
+# - A short step is not a short training. Local steps were the shortest on the slow cluster, by an eighth. The loss of
+#   1.7 is reached when the warm-up ends: there the mesh and local steps with an average every fourth step were about
+#   equally early, before or after, by the seed, the target and the dtype. Trained on until the loss falls below 1.0,
+#   where the model begins to add, local steps needed half as many steps again (two seeds, float32), so the mesh was
+#   there first. That is for one batch size and one network.
 # - A training that can go on after a kill has everything that the next step needs in its checkpoints, on each rank that
 #   has something of its own.
+#
+# </details>
 #
 # ## Now you
 #
