@@ -69,8 +69,8 @@ def _draw(pieces: Mapping[str, float], room: Mapping[str, float], title: str, su
         pixels = width * nbytes / largest - 8
         for y, words in ((-0.11, name), (0.14, _gigabytes(nbytes))):
             size = points(fitting_size(words, SMALL + 1, pixels))
-            look = {"color": text_on(color), "ha": "center", "va": "center_baseline"}
-            axes.text(left + nbytes / 2, y, words, size=size, **look)
+            middle = left + nbytes / 2
+            axes.text(middle, y, words, size=size, color=text_on(color), ha="center", va="center_baseline")
         left += nbytes
     axes.barh(1, there, 0.7, facecolor="none", edgecolor=INK, linewidth=points(1.6))
     axes.vlines([there] * 2, [-0.5, 0.35], [-0.35, 0.65], color=INK, linewidth=points(1.6))

@@ -249,7 +249,7 @@ def _adamw(
 def fresh(case: Case) -> KnownState:
     """What ranks have at the beginning, before a state is loaded."""
     plan, given = case.facts, case.inputs[0]
-    names = {True: [], False: []}
+    names: dict[bool, list[str]] = {True: [], False: []}
     for name, each in given["weights"].items():
         names[each.ndim > 1].append(name)
     groups = [{**options, "params": group} for options, group in zip(given["settings"], names.values(), strict=True)]
