@@ -1,21 +1,24 @@
 # %% [markdown]
 # # Messages
 #
-# After this lesson you will be able to
+# A training job on eight GPUs stands still in the middle of the night. Nothing has crashed, no error is printed, and
+# the bill grows. One rank is waiting for a message that no other rank will ever send.
 #
-# - name the parts of a message, and say when `send` and `recv` return,
-# - cause a deadlock, read its report, and repair it in three ways,
-# - count the rounds, the steps and the seconds of a program,
-# - draw broadcast, scatter, gather and reduce, and say what each of them costs.
-#
-# **Time:** about 110 minutes. **You need:** [Start here](00_start_here.ipynb). No GPU.
-#
-# Why should somebody who trains networks care about `send` and `recv`? Because training on many GPUs is made of them.
-# **Broadcast** hands out a model's first weights, so that all ranks start from the same model. **Scatter** hands out
-# the shares of a batch. **Gather** collects predictions. **Reduce** adds up losses and gradients. And when a training
-# job hangs, some rank is usually waiting in such a call for a message that no other rank sends.
+# > After this lesson you will be able to
+# >
+# > - name the parts of a message, and say when `send` and `recv` return,
+# > - cause a deadlock, read its report, and repair it in three ways,
+# > - count the rounds, the steps and the seconds of a program,
+# > - draw broadcast, scatter, gather and reduce, and say what each of them costs.
+# >
+# > **Time:** about 110 minutes. **You need:** [Start here](00_start_here.ipynb). No GPU. Why should somebody who trains
+# > networks care about `send` and `recv`? Because training on many GPUs is made of them. **Broadcast** hands out a
+# > model's first weights, so that all ranks start from the same model. **Scatter** hands out the shares of a batch.
+# > **Gather** collects predictions. **Reduce** adds up losses and gradients. And when a training job hangs, some rank
+# > is usually waiting in such a call for a message that no other rank sends.
 
-# %%
+# %% tags=["folded"]
+# The imports
 from collections.abc import Callable
 
 import torch

@@ -1,20 +1,23 @@
 # %% [markdown]
 # # Trees and grids
 #
-# After this lesson you will be able to
+# All ranks have to agree on a single number, the norm of their gradients. On 1,024 ranks, a ring sends 2,046 messages
+# one after another for these four bytes. At 5 µs each, every training step waits 10 ms for one number. A tree needs 20
+# messages in a row.
 #
-# - say what an all-reduce costs from four numbers: ranks, bytes, latency, bandwidth,
-# - draw a tree, halving and doubling, and a grid, and count their steps and bytes,
-# - predict which all-reduce is the fastest for a cluster and a size,
-# - check such a prediction on real processes, and say when not to trust it.
-#
-# **Time:** about 75 minutes. **You need:** [All-reduce](02_all_reduce.ipynb). No GPU.
-#
-# Afterwards comes [the exercise](../exercises/03_trees_and_grids/03_trees_and_grids.ipynb).
-# [Lesson 03b](03b_networks.ipynb) goes on where this one ends: with two trees at once, many nodes and 4,096 ranks. It
-# is optional.
+# > After this lesson you will be able to
+# >
+# > - say what an all-reduce costs from four numbers: ranks, bytes, latency, bandwidth,
+# > - draw a tree, halving and doubling, and a grid, and count their steps and bytes,
+# > - predict which all-reduce is the fastest for a cluster and a size,
+# > - check such a prediction on real processes, and say when not to trust it.
+# >
+# > **Time:** about 75 minutes. **You need:** [All-reduce](02_all_reduce.ipynb). No GPU. Afterwards comes [the
+# > exercise](../exercises/03_trees_and_grids/03_trees_and_grids.ipynb). [Lesson 03b](03b_networks.ipynb) goes on where
+# > this one ends: with two trees at once, many nodes and 4,096 ranks. It is optional.
 
-# %%
+# %% tags=["folded"]
+# The imports
 import statistics
 import textwrap
 import time
@@ -49,6 +52,7 @@ from distlib.network import ALL_REDUCES, all_reduce_seconds, crossover_bytes
 from distlib.worlds.calibration import compare
 
 KIB, MIB = 2**10, 2**20
+assert 2 * 1023 == 2046 and round(2046 * 5e-3) == 10  # messages in a row, and ms
 
 # %% [markdown]
 # ## What one message costs

@@ -1,16 +1,20 @@
 # %% [markdown]
 # # Data parallel
 #
-# After this lesson you will be able to
+# A model trains on one GPU, and your machine has four. One line of PyTorch promises to use them all:
+# `nn.DataParallel(model)`. You add the line, and every step takes longer than before. Where does the time go?
 #
-# - train one model on several ranks through a master, as torch's `nn.DataParallel` does it, and say why its gradients
-#   are added and not averaged,
-# - count the calls, the messages and the bytes of a training step, and judge rules such as "3×M calls",
-# - say when more ranks make it *slower*, and which part of that torch avoids on GPUs.
-#
-# **Time:** about 55 minutes. **You need:** [All-reduce](02_all_reduce.ipynb). No GPU.
+# > After this lesson you will be able to
+# >
+# > - train one model on several ranks through a master, as torch's `nn.DataParallel` does it, and say why its gradients
+# >   are added and not averaged,
+# > - count the calls, the messages and the bytes of a training step, and judge rules such as "3×M calls",
+# > - say when more ranks make it *slower*, and which part of that torch avoids on GPUs.
+# >
+# > **Time:** about 55 minutes. **You need:** [All-reduce](02_all_reduce.ipynb). No GPU.
 
-# %%
+# %% tags=["folded"]
+# The imports
 import inspect
 import statistics
 from collections.abc import Callable

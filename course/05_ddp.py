@@ -1,21 +1,26 @@
 # %% [markdown]
 # # DDP: gradients that are averaged while they are computed
 #
-# After this lesson you will be able to
+# While your GPUs send gradients, they do not compute, and while they compute, the network is idle. You pay for both all
+# the time. PyTorch's DDP does both at once, so that most of the communication is hidden behind the backward pass. In
+# this lesson you build DDP yourself.
 #
-# - train one model on several ranks, and show that the result is that of one process,
-# - say why one all-reduce per parameter is slow, and what buckets do about it,
-# - explain how the communication hides behind the backward pass, and measure how much of it does, on a clock,
-# - say what page-locked memory is, and when copying batches to a GPU costs time,
-# - deal out a data set, accumulate gradients, and cope with ranks that run out of batches,
-# - stop a training and resume it to the last bit,
-# - say what torch's `DistributedDataParallel` does differently, and put an all-reduce of your own into it.
-#
-# **Time:** about 130 minutes; a good place for a break is before "Several batches, one all-reduce". **You need:**
-# [All-reduce](02_all_reduce.ipynb) and [Data parallel](04_data_parallel.ipynb). No GPU; one cell uses yours if there
-# is one.
+# > After this lesson you will be able to
+# >
+# > - train one model on several ranks, and show that the result is that of one process,
+# > - say why one all-reduce per parameter is slow, and what buckets do about it,
+# > - explain how the communication hides behind the backward pass, and measure how much of it does, on a clock,
+# > - say what page-locked memory is, and when copying batches to a GPU costs time,
+# > - deal out a data set, accumulate gradients, and cope with ranks that run out of batches,
+# > - stop a training and resume it to the last bit,
+# > - say what torch's `DistributedDataParallel` does differently, and put an all-reduce of your own into it.
+# >
+# > **Time:** about 130 minutes; a good place for a break is before "Several batches, one all-reduce". **You need:**
+# > [All-reduce](02_all_reduce.ipynb) and [Data parallel](04_data_parallel.ipynb). No GPU; one cell uses yours if there
+# > is one.
 
-# %%
+# %% tags=["folded"]
+# The imports
 import itertools
 import statistics
 import tempfile

@@ -1,18 +1,23 @@
 # %% [markdown]
 # # Large batches
 #
-# After this lesson you will be able to
+# Sixteen GPUs pass through the data sixteen times as fast as one. After the same number of epochs, their model is
+# worse. Are large batches bad for learning? This lesson follows the question step by step, until a single number is
+# left that nobody had changed.
 #
-# - say what a gradient must be divided by when ranks share a batch, and how far off the usual mistakes are,
-# - train with a batch that does not fit into memory,
-# - read a map of learning rates and batch sizes: where the linear rule holds, and which rate no batch can pass,
-# - compute the noise of a gradient, and say what it predicts about useful batch sizes and what it does not,
-# - send fewer messages with local SGD, and check with a control how much the messages mattered.
-#
-# **Time:** about 130 minutes; a good place for a break is before "Warm-up". **You need:**
-# [All-reduce](02_all_reduce.ipynb), and [DDP](05_ddp.ipynb) for the part on real frameworks. No GPU.
+# > After this lesson you will be able to
+# >
+# > - say what a gradient must be divided by when ranks share a batch, and how far off the usual mistakes are,
+# > - train with a batch that does not fit into memory,
+# > - read a map of learning rates and batch sizes: where the linear rule holds, and which rate no batch can pass,
+# > - compute the noise of a gradient, and say what it predicts about useful batch sizes and what it does not,
+# > - send fewer messages with local SGD, and check with a control how much the messages mattered.
+# >
+# > **Time:** about 130 minutes; a good place for a break is before "Warm-up". **You need:**
+# > [All-reduce](02_all_reduce.ipynb), and [DDP](05_ddp.ipynb) for the part on real frameworks. No GPU.
 
-# %%
+# %% tags=["folded"]
+# The imports
 import statistics
 from collections.abc import Callable, Iterator
 

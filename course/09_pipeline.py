@@ -1,19 +1,23 @@
 # %% [markdown]
 # # Pipeline
 #
-# After this lesson you will be able to
+# A model needs 160 GB, and a GPU has 80. So you put the first half of its layers on one GPU and the second half on
+# another. Now the model fits, but one of the two GPUs is always waiting for the other: you pay for two and use one.
 #
-# - cut a model that does not fit on one device into stages on several ranks, and train it as one process would,
-# - say what share of the time the ranks wait, for any number of ranks and microbatches, and why,
-# - read and write schedules: GPipe, 1F1B, interleaved, zero bubble, and say what each costs in time and in memory,
-# - cut stages by what they cost, and trade memory for time with recomputation,
-# - say when a pipeline is the wrong choice,
-# - fill a grid of your own, and be graded by the clock.
-#
-# **Time:** about 125 minutes; a good place for a break is before "Stages that cost the same". **You need:**
-# [Messages](01_messages.ipynb) and [DDP](05_ddp.ipynb). No GPU.
+# > After this lesson you will be able to
+# >
+# > - cut a model that does not fit on one device into stages on several ranks, and train it as one process would,
+# > - say what share of the time the ranks wait, for any number of ranks and microbatches, and why,
+# > - read and write schedules: GPipe, 1F1B, interleaved, zero bubble, and say what each costs in time and in memory,
+# > - cut stages by what they cost, and trade memory for time with recomputation,
+# > - say when a pipeline is the wrong choice,
+# > - fill a grid of your own, and be graded by the clock.
+# >
+# > **Time:** about 125 minutes; a good place for a break is before "Stages that cost the same". **You need:**
+# > [Messages](01_messages.ipynb) and [DDP](05_ddp.ipynb). No GPU.
 
-# %%
+# %% tags=["folded"]
+# The imports
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,7 +26,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-# %%
+# %% tags=["folded"]
+# More imports
 from distlib import (
     Cluster,
     Communicator,

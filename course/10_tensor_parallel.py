@@ -1,20 +1,25 @@
 # %% [markdown]
 # # Tensor parallelism
 #
-# After this lesson you will be able to
+# To train a single layer of GPT-3 takes 29 GB, so that only two layers fit into a GPU of 80 GB. A pipeline of 48 GPUs
+# could hold all 96 layers, but it needs 423 microbatches to keep these GPUs busy. In this lesson you cut the layer
+# itself.
 #
-# - cut a linear layer over several ranks in two ways, and say what each way needs and what it gives,
-# - derive what ranks must send backward from what they send forward, and know the mistakes that nobody notices,
-# - put layers together so that an MLP, or attention, needs one all-reduce forward and one backward,
-# - count the bytes of a transformer layer before it runs,
-# - compute the loss over a large vocabulary without ever gathering its scores,
-# - say when tensor parallelism is the wrong choice.
-#
-# **Time:** about 125 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [Pipeline](09_pipeline.ipynb). No
-# GPU. [Lesson 10b](10b_whole_transformer.ipynb) goes on where this one ends: with a whole language model over ranks,
-# its memory, and the other strategies. It is optional.
+# > After this lesson you will be able to
+# >
+# > - cut a linear layer over several ranks in two ways, and say what each way needs and what it gives,
+# > - derive what ranks must send backward from what they send forward, and know the mistakes that nobody notices,
+# > - put layers together so that an MLP, or attention, needs one all-reduce forward and one backward,
+# > - count the bytes of a transformer layer before it runs,
+# > - compute the loss over a large vocabulary without ever gathering its scores,
+# > - say when tensor parallelism is the wrong choice.
+# >
+# > **Time:** about 125 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [Pipeline](09_pipeline.ipynb). No
+# > GPU. [Lesson 10b](10b_whole_transformer.ipynb) goes on where this one ends: with a whole language model over ranks,
+# > its memory, and the other strategies. It is optional.
 
-# %%
+# %% tags=["folded"]
+# The imports
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial

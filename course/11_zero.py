@@ -1,18 +1,23 @@
 # %% [markdown]
 # # ZeRO and FSDP: who holds each byte
 #
-# After this lesson you will be able to
+# Eight GPUs train one model with DDP. Each of them keeps the same weights, the same gradients and the same optimizer
+# states: 16 bytes for every parameter, eight times. Seven of the eight copies exist only to be equal to the first. What
+# if every GPU kept an eighth?
 #
-# - say what the 16 bytes are that training keeps for each parameter, and which rank needs which of them when,
-# - shard optimizer states, gradients and parameters, and count what that saves and what it sends,
-# - say what is alive at each moment of a training step, and why the process may still seem as large as before,
-# - trade computing for memory, and messages for memory,
-# - say when *not* to shard,
-# - read torch's `fully_shard` like your own code.
-#
-# **Time:** about 130 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [DDP](05_ddp.ipynb). No GPU.
+# > After this lesson you will be able to
+# >
+# > - say what the 16 bytes are that training keeps for each parameter, and which rank needs which of them when,
+# > - shard optimizer states, gradients and parameters, and count what that saves and what it sends,
+# > - say what is alive at each moment of a training step, and why the process may still seem as large as before,
+# > - trade computing for memory, and messages for memory,
+# > - say when *not* to shard,
+# > - read torch's `fully_shard` like your own code.
+# >
+# > **Time:** about 130 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [DDP](05_ddp.ipynb). No GPU.
 
-# %%
+# %% tags=["folded"]
+# The imports
 import json
 import os
 import platform

@@ -1,19 +1,23 @@
 # %% [markdown]
 # # Environments
 #
-# After this lesson you will be able to
+# Your program runs on your laptop. On the cluster it prints nothing for half an hour, and then ends with a timeout. The
+# code is the same; one of four environment variables is wrong. Which one, and how do you find out without waiting?
 #
-# - say how ranks on several machines find each other, and what each of the four variables does when it is wrong,
-# - write a job script that also works in the next allocation,
-# - find out why a launch hangs, and on which rank,
-# - write checkpoints that a crash can't spoil, and let a training go on with the ranks that are left,
-# - choose an all-reduce for a network by its delay and its bandwidth,
-# - type the right command on a laptop, in Docker, on a cluster, on a JupyterHub.
-#
-# **Time:** about 95 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [DDP](05_ddp.ipynb). No GPU, no
-# cluster, no Docker, no special rights: all that is run here is run on your machine.
+# > After this lesson you will be able to
+# >
+# > - say how ranks on several machines find each other, and what each of the four variables does when it is wrong,
+# > - write a job script that also works in the next allocation,
+# > - find out why a launch hangs, and on which rank,
+# > - write checkpoints that a crash can't spoil, and let a training go on with the ranks that are left,
+# > - choose an all-reduce for a network by its delay and its bandwidth,
+# > - type the right command on a laptop, in Docker, on a cluster, on a JupyterHub.
+# >
+# > **Time:** about 95 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [DDP](05_ddp.ipynb). No GPU, no
+# > cluster, no Docker, no special rights: all that is run here is run on your machine.
 
-# %%
+# %% tags=["folded"]
+# The imports
 import faulthandler
 import json
 import os
@@ -34,7 +38,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-# %%
+# %% tags=["folded"]
+# More imports
 from distlib import (
     Cluster,
     Communicator,

@@ -1,23 +1,27 @@
 # %% [markdown]
 # # From here to GPUs
 #
+# You time a large matmul on a GPU, and the clock says 20 microseconds. The matmul should take a millisecond, and the
+# clock is right. You have timed how long it takes to ask for a matmul.
+#
 # **This lesson is optional.** No later lesson needs it.
 #
-# After it you will be able to
-#
-# - say which parts of your program differ on GPUs, and which stay,
-# - time what a GPU does, and not the queue in front of it,
-# - say when `loss.item()` costs half of a step, and when it costs nothing,
-# - read the table of an all-reduce benchmark, and turn it into a link for the simulator,
-# - see in a profiler's trace how much of the communication is hidden,
-# - say what bfloat16 saves, what it does not, and which sum it spoils.
-#
-# **Time:** about 60 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), [DDP](05_ddp.ipynb) and
-# [Environments](16_environments.ipynb). No GPU: the ideas are shown with the simulator and with processes. A section
-# that ends in a measurement on a GPU makes it on yours. Without one it shows what was recorded on a real card, with the
-# card's name, versions, date and command, or says that it was not run yet. No such number is invented.
+# > After this lesson you will be able to
+# >
+# > - say which parts of your program differ on GPUs, and which stay,
+# > - time what a GPU does, and not the queue in front of it,
+# > - say when `loss.item()` costs half of a step, and when it costs nothing,
+# > - read the table of an all-reduce benchmark, and turn it into a link for the simulator,
+# > - see in a profiler's trace how much of the communication is hidden,
+# > - say what bfloat16 saves, what it does not, and which sum it spoils.
+# >
+# > **Time:** about 60 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), [DDP](05_ddp.ipynb) and
+# > [Environments](16_environments.ipynb). No GPU: the ideas are shown with the simulator and with processes. A section
+# > that ends in a measurement on a GPU makes it on yours. Without one it shows what was recorded on a real card, with
+# > the card's name, versions, date and command, or says that it was not run yet. No such number is invented.
 
-# %%
+# %% tags=["folded"]
+# The imports
 import sys
 import tempfile
 from pathlib import Path
