@@ -315,7 +315,8 @@ timeline(world.trace)
 
 # %% tags=["folded"]
 # One way to do it
-# Ranks 1, 2 and 3 now wait in recv, for 100, 200 and 300 ms. Then the number visits all ranks in a few milliseconds.
+# Ranks 1, 2 and 3 now wait in recv, for 100, 200 and 300 ms. Then the number visits all ranks
+# in a few milliseconds.
 def most_work_first(comm: Communicator) -> float:
     total = torch.zeros(1)
     comm.sleep(0.1 * (comm.world_size - 1 - comm.rank))
