@@ -26,15 +26,16 @@ pair.run(swap)
 # %% [markdown]
 # The program hangs, and the report says why. It calls the two processes rank 0 and rank 1. Rank 0 waits in line 10 for
 # a number from rank 1. Rank 1 waits in the same line for a number from rank 0. Because each rank waits for the other
-# rank, neither rank can ever continue. Such a circle of waiting is called a **deadlock**.
+# rank, neither rank can ever continue. Such a circle of waiting, or cycle, is called a **deadlock**. (Lesson 01
+# explains the word *round* in the report.)
 #
 # ![Two ranks run the function swap, and both wait in line 10. An arrow from rank 0 to rank 1 and an arrow from rank 1
 # to rank 0, each with the words "waits for", close a circle, a deadlock. The report stands below.](images/hang.svg)
 #
-# In plain PyTorch, the same program prints nothing for 30 minutes. Then each process reports that its receive has timed
-# out, but not what the other process was waiting for. Real training programs hang like this, on hundreds of GPUs, and
-# every hour costs money. In this course a hang is explained at once, so you can cause hangs on purpose and learn from
-# them.
+# In plain PyTorch on CPUs, the same program prints nothing for 30 minutes. Then each process reports that its receive
+# has timed out, but not what the other process was waiting for. Real training programs hang like this, on hundreds of
+# GPUs, and every hour costs money. In this course a hang is explained at once, so you can cause hangs on purpose and
+# learn from them.
 #
 # > After this lesson you will be able to
 # >
@@ -120,8 +121,8 @@ assert happened == "they hang again" and sorted(pair.last_error.ranks) == [0, 1]
 assert "Every rank on this cycle sends, and none receives" in str(pair.last_error)
 
 # %% [markdown]
-# They hang again. Each `send` waits until the other rank receives, but neither rank reaches its `recv`. To repair the
-# program, break the circle.
+# They hang again. Each `send` waits until the other rank receives, but neither rank reaches its `recv`. The hint of the
+# first report, that somebody has to send first, is only half of the cure: the other rank has to receive first.
 #
 # **Try it.** Let rank 0 send first and rank 1 receive first. Then try a second repair: replace both lines with
 # `comm.exchange(mine, dst=other, incoming=theirs, src=other)`, which sends and receives at the same time.
@@ -171,7 +172,7 @@ assert pair.run(swap_in_order) == pair.run(swap_with_exchange) == [1, 0]
 
 # %% [markdown]
 # `exchange` is the call to remember, because the next lessons use it often. You did not restart anything: the two
-# processes are the same as before, and they work after every hang.
+# processes are the same as before, and they still work.
 #
 # Other mistakes are explained as well. The next cell makes three of them: a message that is too long for the tensor of
 # the receiver, a rank that divides by zero, and a loop without an end.
@@ -246,8 +247,8 @@ print(guess_2.compare(f"{results[1][0].item():g}"))
 # numbers that rank 1 had before. Rank 0 adds 100 after sending, so rank 1 never sees the 100. Ranks 2 and 3 run the
 # same function, but neither `if` is true for them.
 #
-# The **trace** of a run has a row for each message: who sent it to whom, how many bytes it had, and which line of your
-# code sent it.
+# The **trace** of a run holds all its messages: who sent each message to whom, how many bytes it had, and which line of
+# your code sent it. Its short form is a summary.
 
 # %%
 world.trace
@@ -259,7 +260,7 @@ assert world.trace.bytes_sent == [4 * 4, 0, 0, 0]  # four float32 numbers
 
 # %% [markdown]
 # Now a number visits all ranks. Each rank receives the number, adds its own rank to it, and sends the sum to the next
-# rank. But first, rank *r* works for *r* · 100 ms. Here `comm.sleep` stands for the work.
+# rank. Before it receives the number, rank *r* works for *r* · 100 ms. Here `comm.sleep` stands for the work.
 
 
 # %%
@@ -290,11 +291,12 @@ timeline(shortest, f"A number visits 4 ranks, in {1e3 * shortest.elapsed:.0f} ms
 # Read the picture from left to right. Each row is a rank, and each arrow is a message. A hatched bar is a rank whose
 # `send` waits, because the next rank is still busy. The picture does not show how long a rank waits in `recv`.
 #
-# The work of all ranks adds up to 600 ms. The run takes only about 300 ms, because the ranks work at the same time, and
-# all of them wait for the busiest rank. Much of this course is about such waiting, and about how to avoid it.
+# The work of all ranks adds up to 600 ms. The run takes only about 300 ms, because the ranks work at the same time: the
+# run ends when its busiest rank, rank 3, has the number. Much of this course is about such waiting, and about how to
+# avoid it.
 #
-# **Try it.** Give rank 0 the most work, 300 ms, and rank 3 none. Where do the ranks wait now? Compare the times below
-# the picture.
+# **Try it.** Give rank 0 the most work, 300 ms, and rank 3 none. The run still takes about 300 ms. Which arrows move,
+# and what became of the hatched bars?
 
 
 # %%
@@ -335,7 +337,7 @@ timeline(world.trace)
 # %% [markdown]
 # ## One tensor, four ranks
 #
-# The notebook gives the same tensor of zeros to every rank, and every rank adds a number of its own.
+# The notebook gives its tensor of zeros to all ranks, and every rank adds a number of its own.
 
 # %%
 data = torch.zeros(3)
@@ -376,11 +378,12 @@ assert world.run(count_up) == [1, 1, 1, 1] == world.run(count_up) and counter ==
 # own copy of the tensor, so the tensor in the notebook is still zero. (The lines come in any order, because each rank
 # prints when it gets there.)
 #
-# Global variables are copied, too: each run begins with the values that the notebook has at that moment. A result
-# leaves a rank only if the rank returns the result or sends it in a message.
+# Global variables are copied, too: each run begins with the values that the notebook has at that moment. A tensor
+# leaves a rank only if the rank returns it or sends it in a message.
 #
-# Now imagine that the four tensors are the gradients of four GPUs. Training needs their sum, and only messages can make
-# the sum. [Lesson 02](02_all_reduce.ipynb) shows how few bytes the sum needs.
+# Now imagine that the four tensors are gradients, each computed by another GPU for its part of the batch. Training
+# needs their mean, and only messages can bring the four together. [Lesson 02](02_all_reduce.ipynb) shows how few bytes
+# this takes.
 #
 # ## Why not stay on one GPU?
 #
@@ -389,7 +392,8 @@ assert world.run(count_up) == [1, 1, 1, 1] == world.run(count_up) and counter ==
 # ### The first reason: memory
 #
 # This layer has about a million parameters, which are 4 MB in float32. We train the layer for one **training step**
-# with Adam. Training also keeps activations, but we leave them out here.
+# with Adam, which keeps two averages for each parameter: of its gradients, and of their squares. Training also keeps
+# the outputs of layers, the activations, but we leave them out here.
 
 # %%
 model = nn.Linear(1000, 1000)
@@ -420,7 +424,7 @@ print(guess_4.compare(f"{sum(megabytes.values()):.0f} MB"))
 
 # %% [markdown]
 # Training keeps four numbers of 4 bytes for each parameter, together 16 bytes. A model of 7 billion parameters
-# therefore needs 112 GB. A large GPU has 80 GB.
+# therefore needs 112 GB. A GPU such as the A100 or the H100 has 80 GB.
 
 # %% tags=["folded"]
 # The picture, and checks of the numbers above
@@ -437,12 +441,13 @@ memory_and_room(
     {name: 7e9 * each for name, each in bytes_per_parameter.items()},
     {"one GPU": 80e9},
     title="7 billion parameters do not fit",
-    subtitle="What training with Adam keeps, without activations, and the memory of a large GPU",
+    subtitle="What training with Adam keeps, without activations, and the memory of an H100",
 )
 
 # %% [markdown]
-# Large models are often trained in **mixed precision**, which computes with numbers of 2 bytes. The sum is then still
-# 16 bytes, as [lesson 11](11_zero.ipynb) shows before it divides the 16 bytes among many GPUs.
+# Large models are often trained in **mixed precision**, which computes with numbers of 2 bytes. Training then keeps 16
+# bytes for each parameter, too, because it needs a second copy in float32, as [lesson 11](11_zero.ipynb) shows before
+# it divides the 16 bytes among many GPUs.
 #
 # ### The second reason: time
 #
@@ -461,13 +466,13 @@ memory_and_room(
 #
 # In **data parallel** training, every GPU computes gradients for its own part of the batch, and then the GPUs add up
 # all gradients. (Here we pretend that the whole model fits into each GPU.) A batch has 4 million tokens, as in Llama 2.
-# A thousand GPUs compute its gradients in 0.42 seconds. In float32, the gradients of 7 billion parameters are 28 GB,
-# and a link of 10 Gbit/s carries 1.25 GB per second.
+# By the rule above, a thousand GPUs compute its gradients in 0.42 seconds. In float32, the gradients of 7 billion
+# parameters are 28 GB, and each GPU has to send about as much. A fast link between two computers carries 400 Gbit/s.
 
 # %%
 guess_5 = predict(
-    "How long do all gradients need to travel once over a link of 10 Gbit/s?",
-    choices=["20 ms", "200 ms", "2 s", "20 s"],
+    "Sending 28 GB over 400 Gbit/s, compared with 0.42 seconds of computing, takes …",
+    choices=["a hundredth of the time", "a tenth of the time", "longer"],
 )
 
 # %%
@@ -477,7 +482,9 @@ seconds = {
     f"28 GB over {speed} Gbit/s": gradients / (speed * 1e9 / 8)
     for speed in (10, 100, 400)
 }
-print(guess_5.compare(f"{round(seconds['28 GB over 10 Gbit/s'], -1):.0f} s"))
+share = seconds["28 GB over 400 Gbit/s"] / computing
+print(f"{seconds['28 GB over 400 Gbit/s']:.2f} s")
+print(guess_5.compare("longer" if share > 1 else "a tenth of the time"))
 
 # %% tags=["folded"]
 # The picture, and checks of the numbers above
@@ -498,10 +505,10 @@ compare_costs(
 )
 
 # %% [markdown]
-# Over each of these links, talking takes longer than computing. And the gradients must travel nearly twice before every
-# GPU has the sum, as lesson 02 shows. Therefore two choices decide how much faster a thousand GPUs are than one GPU:
-# which messages are sent, and when. In this course you write such programs yourself, count their bytes, and watch them
-# run.
+# Over each of these links, talking takes longer than computing. And every GPU must send nearly twice its gradients
+# until all have the sum, as lesson 02 shows. Gradients of 2 bytes halve the time, and still it is a large part of the
+# step. Therefore two choices decide how much faster a thousand GPUs are than one GPU: which messages are sent, and
+# when. In this course you write such programs yourself, count their bytes, and watch them run.
 
 # %% tags=["folded"]
 # The end of the four processes, and what to type if a terminal does not find distlib
@@ -512,7 +519,7 @@ print(f'"{sys.executable}" -m distlib.cli doctor')
 # ## In short
 #
 # - A rank is a process with a number and with a memory of its own.
-# - Ranks share nothing. A rank learns from another rank only by a message.
+# - Ranks share no memory. While they run, a rank learns from another rank only by a message.
 # - Ranks that wait for each other in a circle are in a deadlock.
 # - Training with Adam keeps 16 bytes for each parameter, without the activations.
 # - Many GPUs turn years into days, but every training step pays for messages.
