@@ -32,7 +32,7 @@ from distlib.communicator import Communicator
 from distlib.torch_backend.enter import group_of_ours
 from distlib.torch_backend.groups_of_threads import groups_of_this_thread
 from distlib.torch_backend.monitored import teach_torch
-from distlib.torch_backend.torch_group import NAME
+from distlib.torch_backend.torch_group import NAME, DistlibGroup
 from distlib.worlds.call_site import is_own_module, working_folder
 from distlib.worlds.simulated.simulator import SimulatedCommunicator
 
@@ -111,7 +111,7 @@ def _process_of(argv: list[str], folder: str) -> Iterator[None]:
     """What the ranks of one process share, from the first that enters this block to the last that leaves it."""
     global _inside
     if _inside == 0:
-        teach_torch()  # before the program imports the function
+        teach_torch(DistlibGroup)  # before the program imports the function
         _keep_for_later()
         sys.argv = list(argv)
         sys.path[:0] = [folder] if folder else []

@@ -92,6 +92,7 @@ def test_it_has_what_students_need_and_no_more(lab: str) -> None:
     assert there == {
         *DOCUMENTS,
         "AGENTS.md",
+        "due_dates.json",
         "graded_with.txt",
         ".binder",
         "course",

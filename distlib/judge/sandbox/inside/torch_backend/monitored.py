@@ -16,12 +16,12 @@ _dist: Any = torch.distributed
 
 
 def monitored_barrier(comm: Communicator, limit: object, wait_all_ranks: bool) -> None:
-    """A barrier."""
+    """A barrier, without a limit of time."""
     comm.barrier()
 
 
 def time_limit(timeout: object) -> None:
-    """None: there is no clock."""
+    """None, since a graded rank has no clock."""
 
 
 @functools.cache
