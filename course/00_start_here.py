@@ -540,12 +540,12 @@ print(f'"{sys.executable}" -m distlib.cli doctor')
 #
 # <details><summary>The other lessons are side roads</summary>
 #
-# Networks ([03b](03b_networks.ipynb)), parameter servers ([07](07_parameter_server.ipynb),
-# [07b](07b_servers_that_fail.ipynb)), gossip ([08](08_decentralized.ipynb)), whole transformers
-# ([10b](10b_whole_transformer.ipynb)), the price of a run ([11b](11b_price_a_run.ipynb)), long sequences and experts
-# ([12b](12b_long_and_sparse.ipynb)), layouts ([12c](12c_layouts.ipynb)), TensorFlow ([13](13_tensorflow.ipynb),
-# [13b](13b_tensorflow_failures.ipynb)), JAX ([14](14_jax.ipynb), [14b](14b_jax_in_use.ipynb)), and frameworks such as
-# DeepSpeed ([15](15_frameworks.ipynb)).
+# Messages, closer ([01b](01b_messages_closer.ipynb)), networks ([03b](03b_networks.ipynb)), parameter servers
+# ([07](07_parameter_server.ipynb), [07b](07b_servers_that_fail.ipynb)), gossip ([08](08_decentralized.ipynb)), whole
+# transformers ([10b](10b_whole_transformer.ipynb)), the price of a run ([11b](11b_price_a_run.ipynb)), long sequences
+# and experts ([12b](12b_long_and_sparse.ipynb)), layouts ([12c](12c_layouts.ipynb)), TensorFlow
+# ([13](13_tensorflow.ipynb), [13b](13b_tensorflow_failures.ipynb)), JAX ([14](14_jax.ipynb),
+# [14b](14b_jax_in_use.ipynb)), and frameworks such as DeepSpeed ([15](15_frameworks.ipynb)).
 #
 # </details>
 #

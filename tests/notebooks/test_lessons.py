@@ -38,10 +38,10 @@ def test_there_are_lessons() -> None:
     assert [path.stem for path in LESSONS[:6]] == [
         "00_start_here",
         "01_messages",
+        "01b_messages_closer",
         "02_all_reduce",
         "03_trees_and_grids",
         "03b_networks",
-        "04_data_parallel",
     ]
 
 
