@@ -54,10 +54,10 @@ def off(found: torch.Tensor, wanted: torch.Tensor) -> float:
 # %% [markdown]
 # ## The whole model
 #
-# Lesson 10 has all the parts of a language model: transformer layers, an embedding cut along the vocabulary, and a loss
-# that needs no scores of others. Here they are put together, in float64. First as torch has it, in one process: an
-# embedding of tokens, one of positions, two of torch's transformer layers, a norm, and the scores by the embedding's
-# own weights. A token is a single character here. Then the same over ranks.
+# Lessons 10 and [10c](10c_cuts_closer.ipynb) have all the parts of a language model: transformer layers, an embedding
+# cut along the vocabulary, and a loss that needs no scores of others. Here they are put together, in float64. First as
+# torch has it, in one process: an embedding of tokens, one of positions, two of torch's transformer layers, a norm, and
+# the scores by the embedding's own weights. A token is a single character here. Then the same over ranks.
 
 # %% tags=["folded"]
 # The text as tokens, and the model in one process: nothing of it is ours

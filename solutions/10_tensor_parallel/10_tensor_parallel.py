@@ -6,7 +6,8 @@
 # together compute what one process would. At the end you do it once more with torch's own tensor parallelism.
 #
 # - **Time:** about 140 minutes.
-# - **Before:** read the lesson [Tensor parallelism](../../course/10_tensor_parallel.ipynb).
+# - **Before:** read the lesson [Tensor parallelism](../../course/10_tensor_parallel.ipynb), and for part 4 the section
+#   "Both ends: the vocabulary" of [lesson 10c](../../course/10c_cuts_closer.ipynb).
 # - **Needs:** nothing but this environment. No GPU.
 #
 # | part | function | visible tests | hidden tests |
