@@ -643,9 +643,9 @@ for seed in range(3):
 # fare better. Their sum is off by some 2 %, in the root mean square; rounded once, by 0.2 %.
 #
 # Hence the rule of mixed precision: compute in bfloat16, *sum up* in float32. `fully_shard` has
-# `MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)` for it ([lesson 11](11_zero.ipynb)).
-# `torch.autocast("cuda", dtype=torch.bfloat16)`, the usual way with DDP, keeps parameters and gradients in float32, and
-# multiplies matrices in bfloat16. (Without `dtype` it takes float16 there.)
+# `MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)` for it
+# ([11c](11c_memory_deeper.ipynb)). `torch.autocast("cuda", dtype=torch.bfloat16)`, the usual way with DDP, keeps
+# parameters and gradients in float32, and multiplies matrices in bfloat16. (Without `dtype` it takes float16 there.)
 #
 # Then a gradient has four bytes on its way, as before. What is saved is time to compute, memory for activations, and
 # with `fully_shard` half of the bytes of gathered parameters. Who sends gradients in bfloat16, to save those bytes,
@@ -687,8 +687,8 @@ show("formats")
 # - `torch.cuda.memory_reserved()`: what torch has taken from the card and keeps. `nvidia-smi` shows this one, and more.
 #
 # Freed tensors return to torch, not to the card. So `nvidia-smi` does not fall when you delete a tensor. (On the
-# processor the same happens to small pieces: [lesson 11](11_zero.ipynb).) And pieces of freed memory may be too small
-# for the next tensor, although their sum is not. `torch.cuda.memory._record_memory_history()` and
+# processor the same happens to small pieces: [lesson 11c](11c_memory_deeper.ipynb).) And pieces of freed memory may be
+# too small for the next tensor, although their sum is not. `torch.cuda.memory._record_memory_history()` and
 # `torch.cuda.memory._dump_snapshot("snapshot.pickle")` write down each block and the line that asked for it;
 # [pytorch.org/memory_viz](https://pytorch.org/memory_viz) draws it.
 #
