@@ -309,7 +309,7 @@ assert "in barrier" in apart["uneven_data"].endings[1].how
 
 # %% [markdown]
 # The cure of the first: agree before you decide, with an all-reduce of the number that the condition is about. That of
-# the second is in lesson 05: `model.join()`, or a sampler that pads.
+# the second is in lesson 05b: `model.join()`, or a sampler that pads.
 #
 # ### Two groups
 #

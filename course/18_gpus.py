@@ -278,8 +278,8 @@ for kernel, prepare in (
 #
 # The same wait hides in `print(loss)`, `if loss > 10`, `tensor.cpu()`, `tensor.nonzero()` and `tensor[mask]`: each
 # needs a value, or a size, that only the card knows. And in `torch.tensor([1.0, 2.0], device="cuda")`: that is a copy
-# from pageable memory, and such a copy waits ([lesson 05](05_ddp.ipynb)). Not in `torch.where(mask, a, b)`, in
-# `clip_grad_norm_` as it is by default, or in the `step()` of SGD and Adam.
+# from pageable memory, and such a copy waits ([lesson 05b](05b_ddp_in_practice.ipynb)). Not in
+# `torch.where(mask, a, b)`, in `clip_grad_norm_` as it is by default, or in the `step()` of SGD and Adam.
 #
 # **Try it.** Which `prepare` makes reading the loss cost most, for kernels of 20 µs? Guess, then try five values.
 
@@ -339,8 +339,8 @@ show("first_calls")
 # %% [markdown]
 # ### Copies
 #
-# A batch has to get to the card, from pageable or from page-locked memory. [Lesson 05](05_ddp.ipynb) says what these
-# are, and why `non_blocking=True` alone may change nothing.
+# A batch has to get to the card, from pageable or from page-locked memory. [Lesson 05b](05b_ddp_in_practice.ipynb) says
+# what these are, and why `non_blocking=True` alone may change nothing.
 
 # %%
 show("copies")

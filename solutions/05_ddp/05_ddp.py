@@ -6,7 +6,8 @@
 # part you train with torch's own DDP.
 #
 # - **Time:** about 140 minutes.
-# - **Before:** read the lesson [DDP](../../course/05_ddp.ipynb).
+# - **Before:** read the lesson [DDP](../../course/05_ddp.ipynb). For parts 3 and 4 also read the parts of [DDP in
+#   practice](../../course/05b_ddp_in_practice.ipynb) on missing gradients, buffers and the sampler.
 # - **Needs:** nothing but this environment. No GPU.
 #
 # | part | function or class | visible tests | hidden tests |
