@@ -700,9 +700,10 @@ assert 34 < statistics.mean(old) < 40
 # %% [markdown]
 # ### Where is the ceiling?
 #
-# Lesson 06 found a ceiling of the rate: on a parabola of curvature $\lambda$, plain gradient descent breaks above
-# $\eta\lambda = 2$. A parabola has no noise and no end of training, so there the ceiling is sharp. Let $w$ be the
-# distance to its lowest point; the gradient there is $\lambda w$. If every gradient is exactly $\tau$ updates old:
+# Lesson 06 found a ceiling of the rate, and [lesson 06b](06b_how_large_a_batch.ipynb) explains it: on a parabola of
+# curvature $\lambda$, plain gradient descent breaks above $\eta\lambda = 2$. A parabola has no noise and no end of
+# training, so there the ceiling is sharp. Let $w$ be the distance to its lowest point; the gradient there is
+# $\lambda w$. If every gradient is exactly $\tau$ updates old:
 #
 # $$w_{t+1} = w_t - a\,w_{t-\tau}, \qquad a = \frac{\eta\lambda}{N}, \qquad \tau = N - 1$$
 #

@@ -5,7 +5,8 @@
 # local SGD. At the end they train a classifier on four ranks.
 #
 # - **Time:** about 75 minutes.
-# - **Before:** read the lesson [Large batches](../../course/06_large_batches.ipynb).
+# - **Before:** read the lesson [Large batches](../../course/06_large_batches.ipynb), and for part 2 the section
+#   "Warm-up" of [How large a batch](../../course/06b_how_large_a_batch.ipynb).
 # - **Needs:** nothing but this environment. No GPU.
 #
 # | part | function | visible tests | hidden tests |
