@@ -2,8 +2,8 @@
 # # ZeRO and FSDP: who holds each byte
 #
 # Eight GPUs train one model with DDP. Each of them keeps the same weights, the same gradients and the same optimizer
-# states: 16 bytes for every parameter, eight times. Seven of the eight copies exist only to be equal to the first. What
-# if every GPU kept an eighth?
+# states: 16 bytes for every parameter, eight times over. What if every GPU kept an eighth of them, and asked the others
+# when it needs the rest?
 #
 # > After this lesson you will be able to
 # >
@@ -204,11 +204,11 @@ print("three all-reduces:  ", all_reduced.trace.bytes_sent)
 assert four.trace.bytes_sent == all_reduced.trace.bytes_sent == [3 * 2 * 9 * 8] * 4
 
 # %% [markdown]
-# **Stage 1 sends as many bytes as DDP, and each rank keeps and updates only its shard.** The weights are equal to those
-# of the single process, and each rank has a quarter of the momentum.
+# **Stage 1 sends as many bytes as DDP, and each rank keeps and updates only its shard.** (Where the number of weights
+# does not divide, as here, there are some bytes of padding.) The weights are equal to those of the single process.
 #
 # A shard may begin in the middle of a matrix, so the optimizer must treat each number by itself, as SGD, Adam and AdamW
-# do. Our classes try an optimizer out before they shard it:
+# do. `check_elementwise` tries an optimizer out:
 
 # %%
 for name in ("AdamW", "Adafactor"):
@@ -224,8 +224,8 @@ for name in ("AdamW", "Adafactor"):
 #
 # - **If $N$ does not divide the number of weights**: The padding is sent, too.
 # - **With an optimizer that looks at whole matrices**: Adafactor keeps one number per row and per column, and Muon
-#   multiplies whole matrices. They need whole tensors: [lesson 11c](11c_memory_deeper.ipynb) deals these out to the
-#   ranks.
+#   multiplies whole matrices. They need whole tensors, which can be dealt out to the ranks: [lesson
+#   11c](11c_memory_deeper.ipynb).
 # - **In DeepSpeed**: Its stage 1 has another way to send, and sends more by default ([lesson
 #   15](15_frameworks.ipynb)).
 #
@@ -372,9 +372,9 @@ assert abs(sent[1] / sent[0] - 1) < 0.01 and sent[2] == sent[1]
 assert abs(sent[3] / sent[0] - 1.5) < 0.01
 
 # %% [markdown]
-# **Stage 3 sends half as many bytes again as DDP.** DDP's all-reduce is a reduce-scatter and an all-gather. Stage 3
-# gathers parameters twice and scatters gradients once: three units of traffic, where DDP has two. For half as much
-# traffic again, you train a model that is up to $N$ times as large.
+# **Stage 3 sends 1.5 times as many bytes as DDP.** DDP's all-reduce is a reduce-scatter and an all-gather. Stage 3
+# gathers parameters twice and scatters gradients once: three units of traffic, where DDP has two. For this price the 16
+# bytes per parameter become $16/N$.
 #
 # <details><summary>Where this stops being true</summary>
 #
@@ -476,16 +476,17 @@ assert accumulated[2] == 2.5 * accumulated[1]
 # At stage 3 a rank has a shard of each parameter. To compute, it needs whole parameters, but only those of one unit at
 # a time:
 #
-#     forward     gather 0 │ compute 0 │ compute 1 │ compute 2 │
-#                          │ gather 1  │ gather 2  │           │
+#     computing               │ compute 0 │ compute 1 │ compute 2 │
+#     sending        gather 0 │ gather 1  │ gather 2  │           │
 #
 # A unit is gathered, used and freed. While it computes, the next unit is gathered already: it is **prefetched**. The
-# backward pass does the same from the last unit to the first. So two units are whole at a time, plus the root's unit,
-# however many blocks the model has.
+# backward pass does the same from the last unit to the first. So two units are whole at a time, however many blocks the
+# model has. (What belongs to no block is the root's unit, which stays whole from its forward pass to its backward
+# pass.)
 #
 # Now we look at what is *there*. `MemoryAccount` looks at a rank's live tensors after every operation of torch, and
-# says what kind each tensor is. We take wider blocks, train two steps, because the first step makes the optimizer's
-# states, and look at the second step.
+# says what kind each tensor is. We take eight wider blocks in float32 and train two steps. The first step makes
+# the optimizer's states, and we look at the second one.
 
 # %% tags=["folded"]
 # How it is measured
@@ -553,12 +554,12 @@ for sample in accounts["stage 3"]:
 
 # %% [markdown]
 # Read the picture from the left. In DDP, parameters and optimizer states are there all the time, and gradients pile up
-# in the backward pass. At stage 1 the states have shrunk to a quarter. At stage 2 gradients no longer pile up, because
-# the gradients of a unit come and go. At stage 3 the parameters come and go as well.
+# in the backward pass. At stage 1 the states have shrunk to a quarter. At stage 2 only shards of the gradients pile up,
+# because the whole gradients of a unit come and go. At stage 3 the parameters come and go as well.
 #
 # **What a rank keeps is not what it needs at the peak.** By the table stage 3 keeps a quarter of what DDP keeps. The
-# peak is a good third, because gathered units and **activations** come on top: what the forward pass computes and the
-# backward pass needs. That is why the choice of units matters.
+# peak is more than a third, because gathered units, the buffers of messages and **activations** come on top: what the
+# forward pass computes and the backward pass needs. That is why the choice of units matters.
 #
 # <details><summary>How to read the numbers, and where they stop being true</summary>
 #
@@ -572,8 +573,8 @@ for sample in accounts["stage 3"]:
 #
 # </details>
 #
-# **Try it.** Make the whole model one unit: pass `units=[]` to `FullyShardedModule`, so that all is the root's. Guess
-# the peak first, as a fraction of DDP's.
+# **Try it.** Make the whole model one unit: with `"none"` in the cell below, `FullyShardedModule` gets no blocks as
+# units, so that all is the root's. Guess the peak first, as a fraction of DDP's.
 
 
 # %% tags=["folded"]
@@ -761,10 +762,10 @@ assert 1.8 < exact["stage 3"] / by_tokens[512]["DDP"] < 2
 #
 # $$\frac{6 T P}{s} > \frac{6 P}{b} \quad\Longleftrightarrow\quad T > \frac{s}{b}$$
 #
-# **For a dense model, the border is a number of tokens per rank: its number of parameters drops out.** Here it is 8,000
-# tokens in each backward pass. So do not say "my model is too small for stage 3". Say "my ranks have too little to do",
-# or "my model fits without it". Ranks have too little to do when a fixed batch is spread over more and more of them,
-# because the work of each rank shrinks and its messages do not.
+# **For a dense model, the border is a number of tokens per rank: its number of parameters drops out.** Here it is s/b =
+# 8,000 tokens per rank. So do not say "my model is too small for stage 3". Say "my ranks have too little to do", or "my
+# model fits without it". Ranks have too little to do when a fixed batch is spread over more and more of them, because
+# the work of each rank shrinks and its messages do not.
 #
 # <details><summary>Where this stops being true</summary>
 #
@@ -990,8 +991,8 @@ assert off(resumed, one.state_dict()) < 1e-9
 
 # %% [markdown]
 # **A run that four ranks have saved whole continues on two ranks, with the weights of a run without a break.** Here the
-# training ends with the save. If it goes on, copy the state first: on a CPU, torch hands out the optimizer's own count
-# of steps, and on a single rank everything.
+# training ends with the save. If it goes on, copy the state first, because some of its tensors are the optimizer's own,
+# and the next step would change them: the count of steps, and on a single rank all tensors.
 #
 # | in torch, and in DeepSpeed | what it is |
 # |---|---|
@@ -1008,8 +1009,8 @@ assert off(resumed, one.state_dict()) < 1e-9
 #
 # - Stage 1 shards optimizer states, stage 2 also gradients, stage 3 also parameters: 16/N bytes.
 # - The paper's stage 1 sends what DDP sends: an all-reduce with the optimizer in its middle.
-# - Stage 3 sends half as much again, and enough tokens per rank hide the messages.
-# - What is kept is not the peak: whole units and activations come on top.
+# - Stage 3 sends 1.5 times as much, and enough tokens per rank hide the messages.
+# - What is kept is not the peak: whole units, buffers and activations come on top.
 # - With microbatches, stages 2 and 3 send in each one, stage 1 once.
 #
 # For $\Psi$ parameters on $N$ ranks, Adam in mixed precision, collectives in rings, and one backward pass per step:
