@@ -73,8 +73,8 @@ print(f"{16 * parameters / 1e12} TB, that is {16 * parameters / device:.0f} devi
 assert 16 * parameters == 2.8e12 and 16 * parameters / device == 35
 
 # %% [markdown]
-# The activations are not counted yet. Data parallelism does not help at all, because a thousand ranks need a thousand
-# times 2.8 TB. [ZeRO](11_zero.ipynb), lesson 11, shards what data parallelism copies. This lesson cuts the model.
+# The activations are not counted yet. Data parallelism does not help at all, because each of its ranks keeps the whole
+# 2.8 TB. [ZeRO](11_zero.ipynb), lesson 11, shards what data parallelism copies. This lesson cuts the model.
 #
 # A deep model is a list of layers, and each layer needs only the output of the layer before. So rank 0 takes the first
 # layers, rank 1 the next ones, and so on. The layers of a rank are its **stage**.
@@ -141,7 +141,7 @@ print(schedule_grid(time_schedule(naive(4, 1))))
 # %% [markdown]
 # Rows are ranks, and columns are units of time. Dots are waiting, and dashes say that an action goes on. We say that a
 # forward pass through a stage takes one unit. A backward pass takes two, because it computes two gradients, of the
-# weights and of the input, and each of them is as much work as the forward pass.
+# weights and of the input, and each of them is about as much work as the forward pass.
 
 # %%
 guess_1 = predict(
@@ -353,7 +353,7 @@ assert abs(time_schedule(gpipe(p, m)).bubble - 0.05) < 1e-9
 #
 # But the last rank could begin with the backward pass of microbatch 0 at once. Then a microbatch would be finished, and
 # forgotten, before the last one has begun. This is **1F1B**: one forward, one backward, in turn. In its **warmup**, at
-# the beginning, a rank does only as many forward passes as are needed to fill the stages behind it.
+# the beginning, a rank does only as many forward passes as the later stages need to have work.
 
 # %%
 guess_3 = predict(

@@ -2,8 +2,8 @@
 # # Tensor parallelism
 #
 # To train a single layer of GPT-3 takes 29 GB, so that only two layers fit into a GPU of 80 GB. A pipeline of 48 GPUs
-# could hold all 96 layers, but it needs 423 microbatches to keep these GPUs busy. In this lesson you cut the layer
-# itself.
+# could hold all 96 layers, but it needs 423 microbatches to keep these GPUs busy, and no microbatch gets through it
+# faster than through one GPU. In this lesson you cut the layer itself.
 #
 # > After this lesson you will be able to
 # >
@@ -426,9 +426,9 @@ assert 0.3 < twice["below.weight"] < 1 and 0.3 < twice["below.bias"] < 1
 assert max(twice["output"], twice["above.weight"], twice["down.bias"]) < 1e-12
 
 # %% [markdown]
-# The output is right. The gradients of the MLP itself are right, so a test of the MLP and its weights passes. Only the
-# gradients of the layer *below* are wrong, and each rank is wrong in its own way: of four thin MLPs, its gradient went
-# through one.
+# The output is right. The gradients of the MLP's own weights are right, too, so a test of them passes. Only the
+# gradients of the layer *below* are wrong, and each rank is wrong in its own way, because its gradient has come back
+# through only one of the four thin MLPs.
 #
 # The opposite mistake is an all-reduce in *both* directions at the end. Then the loss counts once for each rank, and
 # the gradients of the thin MLPs are four times as large. torch's own differentiable all-reduce does this, because it
@@ -845,8 +845,8 @@ assert gradients == 3 * WIDTH * token
 # $$\frac{\text{messages}}{\text{computing}} = \frac{16\,(N-1)}{72f + 12s} \cdot
 # \frac{\text{operations per second}}{\text{bytes per second}}$$
 #
-# **No batch size is in this ratio.** A *wider* model helps, because computing grows as $f^2$ and messages grow as $f$.
-# Longer sequences help too, and fewer ranks.
+# **Where latency does not matter, no batch size is in this ratio.** A *wider* model helps, because computing grows as
+# $f^2$ and messages grow as $f$. Longer sequences help too, and fewer ranks.
 
 # %% tags=["folded"]
 # A table for other sizes
@@ -888,8 +888,8 @@ assert f"{shares[2, 2048, 8][0]:.0%}" == "6%"
 # - **Across slow links.** Use a pipeline or data parallelism there. [Lesson 10b](10b_whole_transformer.ipynb) runs all
 #   three on the same links, and on two machines.
 # - **When layers are narrow.** The narrower the layer, the larger the part of the time for messages.
-# - **With more ranks than the memory demands**, unless one sequence must get through fast. And never with more ranks
-#   than heads.
+# - **With more ranks than the memory demands**, unless one sequence must get through fast. And attention cannot
+#   be cut over more ranks than it has heads.
 #
 # <details><summary>Where this stops being true</summary>
 #
@@ -1043,7 +1043,7 @@ assert counted["whole layer"] == (2, 2)
 # In real training you would also meet:
 #
 # - **Megatron-LM**, where tensor parallelism comes from. Servers of language models such as vLLM use it too, because
-#   there one sequence must get through fast.
+#   there one sequence must get through fast, and a model must fit.
 # - **[JAX](14_jax.ipynb)**: you say how each matrix is cut, and a compiler finds the messages.
 #
 # ## In short
@@ -1052,7 +1052,7 @@ assert counted["whole layer"] == (2, 2)
 # - A transformer layer takes four all-reduces in a step: two forward and two backward.
 # - A copy forward is an all-reduce backward. An all-reduce forward is a copy backward.
 # - The loss need not show a forgotten backward all-reduce. Compare gradients with one process.
-# - The messages grow with the tokens, and most of them cannot hide behind computing.
+# - The messages grow with the tokens, and the next layer waits for most of them.
 #
 # For $N$ ranks, a layer of $f$ features, and $S$ bytes of activations $x$:
 #
