@@ -1,6 +1,8 @@
 # %% [markdown]
 # # Parameter servers
 #
+# **This lesson is optional.** It is a side road, which no lesson of the main road needs.
+#
 # After this lesson you will be able to
 #
 # - train with a server that has the parameters and workers that push gradients, synchronously or not,

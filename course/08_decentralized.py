@@ -1,6 +1,8 @@
 # %% [markdown]
 # # Decentralized
 #
+# **This lesson is optional.** It is a side road, which no lesson of the main road needs.
+#
 # After this lesson you will be able to
 #
 # - average over all ranks by talking to neighbors only, and say how close the ranks are after how many rounds,

@@ -1,6 +1,8 @@
 # %% [markdown]
 # # TensorFlow
 #
+# **This lesson is optional.** It is a side road, which no lesson of the main road needs.
+#
 # After this lesson you will be able to
 #
 # - say which of our lessons each strategy of `tf.distribute` is, and prove it by counting what it sends,

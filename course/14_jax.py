@@ -1,6 +1,8 @@
 # %% [markdown]
 # # JAX
 #
+# **This lesson is optional.** It is a side road, which no lesson of the main road needs.
+#
 # After this lesson you will be able to
 #
 # - run one function on several devices in three ways: `vmap`, `pmap`, and `shard_map` over a mesh,

@@ -1,6 +1,8 @@
 # %% [markdown]
 # # Frameworks: what your code becomes in Lightning, Accelerate, DeepSpeed, Ray, torchtitan
 #
+# **This lesson is optional.** It is a side road, which no lesson of the main road needs.
+#
 # You have written an all-reduce, DDP, and three stages of ZeRO. At work you will hardly write them again. You will meet
 # a line such as `Trainer(devices=8, strategy="deepspeed_stage_2")`. What of your code is in it? How would you find out?
 #
