@@ -21,6 +21,7 @@ class Sums(MultiProcessTestCase):
 
     def begin(self):
         dist.init_process_group("nccl", init_method=f"file://{self.file_name}", rank=self.rank, world_size=2)
+        dist.barrier()  # else a rank may be gone before the other one has found it
 
     @skip_if_lt_x_gpu(2)
     def test_sum(self):

@@ -40,7 +40,7 @@ TODAY = date(2030, 11, 2)
 
 @pytest.fixture
 def course(tmp_path: Path) -> Path:
-    """Some lessons, and an exercise, as a student has them."""
+    """Some lessons, of which one is a side road, and an exercise, as a student has them."""
     for name in LESSONS:
         (tmp_path / "course").mkdir(exist_ok=True)
         shutil.copy(ROOT / "course" / f"{name}.ipynb", tmp_path / "course")
@@ -119,13 +119,13 @@ def test_three_run_alls_claim_no_skill_no_hours_and_no_lesson_done(course: Path)
     assert [lesson.has_run for lesson in own.lessons].count(True) == 3
     assert not any(lesson.is_done for lesson in own.lessons) and own.minutes_done == 0
     words = words_of(portfolio(course, own, "Ada", TODAY))
-    assert "3 of 5 lessons run" in words and "What I can do" not in words
+    assert "3 of 4 lessons run" in words and "What I can do" not in words
     for claim in ("done", "hours of work", "predictions", "Games", "Shard optimizer states"):
         assert claim not in words, claim
     text = progress_text(own)
     assert (
-        "Run: 3 of 5 lessons. To come: " in text
-        and "\nDone: 0 of 5 lessons, 0 of " in text
+        "Run: 3 of 4 lessons. To come: " in text
+        and "\nDone: 0 of 4 lessons, 0 of " in text
         and "; about 0 hours.\n" in text
     )
 
@@ -199,7 +199,7 @@ def test_predictions_that_were_committed_are_evidence(course: Path) -> None:
     commit(course, "11_zero")
     own = read_course(course)
     words = words_of(portfolio(course, own, "Ada", TODAY))
-    assert "1 of 5 lessons done" in words and "What I can do" in words
+    assert "1 of 4 lessons done" in words and "What I can do" in words
     assert f"{asked} of {asked} predictions committed before the run" in words
 
 
