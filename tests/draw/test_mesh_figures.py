@@ -49,6 +49,12 @@ def test_the_groups_of_the_last_axis_are_inside_the_nodes() -> None:
     assert {color for color, width, *_ in lines(picture) if width == thick} == {VERMILLION}
 
 
+def test_an_axis_has_its_color_whichever_others_there_are() -> None:
+    for sizes in (CUBE, {"pp": 2, "tp": 2}, {"tp": 2}, {"cp": 2, "tp": 2}):
+        drawn = {color for color, *_ in lines(mesh_cube(sizes, title="Mesh"))}
+        assert VERMILLION in drawn and len(drawn) == len(sizes)
+
+
 def test_what_cannot_be_drawn_is_refused() -> None:
     with pytest.raises(ValueError, match="at most 3 axes with at most 4 ranks"):
         mesh_cube({"dp": 5}, title="Five")

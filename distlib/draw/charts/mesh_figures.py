@@ -10,12 +10,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from distlib.draw.picture import Picture, add_canvas, add_titles, fitting_size, new_figure
-from distlib.draw.style import BLUE, BODY, GREEN, INK, VERMILLION, WIDTH, drawing_style, points
+from distlib.draw.style import BLUE, BODY, GREEN, INK, VERMILLION, WIDTH, color_of, drawing_style, points
 from distlib.training.mesh.coordinates import check_sizes, coordinates_of, mesh_groups
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ _DIRECTIONS = ((1.0, 0.0), (0.0, 1.0), (0.62, -0.42))  # of the last axis, of th
 _EDGE = 130.0  # CSS pixels of a cube
 _ROW, _COLUMN = 25.0, 48.0  # CSS pixels from a rank to the next one inside a node, and between nodes
 _THICK, _THIN = 5.0, 1.5  # CSS pixels
+_COLORS = {"dp": BLUE, "pp": GREEN, "tp": VERMILLION}  # of the usual axes
 _MOST_RANKS, _MOST_NODES = 8, 16  # in a node, in a picture
 
 
@@ -153,16 +154,16 @@ def _draw_groups(canvas: Axes, sizes: Mapping[str, int], spots: Sequence[Spot], 
     for name in sizes:
         for group in mesh_groups(sizes, name):
             for one, other in pairwise(group):
-                _line(canvas, spots[one], spots[other], _color(name, sorted(sizes)), widths[name])
+                _line(canvas, spots[one], spots[other], _color(name, sizes), widths[name])
 
 
 def _line(canvas: Axes, start: Spot, end: Spot, color: str, width: float) -> None:
     canvas.plot(*zip(start, end, strict=True), color=color, linewidth=points(width), solid_capstyle="round", zorder=2)
 
 
-def _color(name: str, names: Sequence[str]) -> str:
-    """An axis has the same color in all pictures, whatever the order of the axes."""
-    return (BLUE, GREEN, VERMILLION)[sorted(names).index(name) if len(names) == 3 else 2 * sorted(names).index(name)]
+def _color(name: str, names: Iterable[str]) -> str:
+    """An axis has the same color in all pictures, whatever the order of the axes and whichever others there are."""
+    return _COLORS.get(name) or color_of(len(_COLORS) + sorted(names).index(name))
 
 
 def _lie_in_words(sizes: Mapping[str, int], ranks_per_node: int) -> str:

@@ -39,11 +39,7 @@ def swap(comm: Communicator) -> float:
 _NAME = "cell 1"
 _WIDTH, _HEIGHT = 720, 336
 _SECONDS = 11.0
-_WAIT, _REPORT, _LINE = (
-    1.0,
-    2.2,
-    1.6,
-)  # seconds until both ranks wait, until the report begins, and for each of its lines
+_WAIT, _REPORT, _LINE = 1.0, 2.2, 1.6  # seconds until both ranks wait, until the report, for each of its lines
 _MIDDLE, _DISCS, _RADIUS = 580, (88, 194), 22  # the circle: its middle, the height of each rank, the size of a disc
 _SPACES = {"{http://www.w3.org/XML/1998/namespace}space": "preserve"}
 _CODE = {"font-family": "DejaVu Sans Mono, Menlo, Consolas, monospace", **_SPACES}
