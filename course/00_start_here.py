@@ -540,14 +540,25 @@ print(f'"{sys.executable}" -m distlib.cli doctor')
 #
 # <details><summary>The other lessons are side roads</summary>
 #
-# Messages, closer ([01b](01b_messages_closer.ipynb)), networks ([03b](03b_networks.ipynb)), DDP in practice
-# ([05b](05b_ddp_in_practice.ipynb)), how large a batch ([06b](06b_how_large_a_batch.ipynb)), parameter servers
-# ([07](07_parameter_server.ipynb), [07b](07b_servers_that_fail.ipynb)), gossip ([08](08_decentralized.ipynb)), faster
-# pipelines ([09b](09b_faster_pipelines.ipynb)), whole transformers ([10b](10b_whole_transformer.ipynb)), cuts, closer
-# ([10c](10c_cuts_closer.ipynb)), the price of a run ([11b](11b_price_a_run.ipynb)), memory, deeper
-# ([11c](11c_memory_deeper.ipynb)), long sequences and experts ([12b](12b_long_and_sparse.ipynb)), layouts
-# ([12c](12c_layouts.ipynb)), TensorFlow ([13](13_tensorflow.ipynb), [13b](13b_tensorflow_failures.ipynb)), JAX
-# ([14](14_jax.ipynb), [14b](14b_jax_in_use.ipynb)), and frameworks such as DeepSpeed ([15](15_frameworks.ipynb)).
+# - [01b](01b_messages_closer.ipynb): tags, 64 ranks, and sends that do not wait
+# - [03b](03b_networks.ipynb): two trees, slow links, 4,096 ranks
+# - [05b](05b_ddp_in_practice.ipynb): DDP in practice: data, uneven ranks, resuming
+# - [06b](06b_how_large_a_batch.ipynb): how large a batch: noise, warm-up, Adam
+# - [07](07_parameter_server.ipynb): parameter servers
+# - [07b](07b_servers_that_fail.ipynb): servers that fail
+# - [08](08_decentralized.ipynb): gossip, without an all-reduce
+# - [09b](09b_faster_pipelines.ipynb): faster pipelines: slow links, zero bubble
+# - [10b](10b_whole_transformer.ipynb): a whole transformer
+# - [10c](10c_cuts_closer.ipynb): forgotten gradients, a cut vocabulary
+# - [11b](11b_price_a_run.ipynb): the price of a run on GPUs that you don't have
+# - [11c](11c_memory_deeper.ipynb): memory, deeper: hybrid shards, checkpoints
+# - [12b](12b_long_and_sparse.ipynb): long sequences and experts
+# - [12c](12c_layouts.ipynb): how far to trust a formula for a layout
+# - [13](13_tensorflow.ipynb): TensorFlow
+# - [13b](13b_tensorflow_failures.ipynb): when TensorFlow fails
+# - [14](14_jax.ipynb): JAX
+# - [14b](14b_jax_in_use.ipynb): JAX in use
+# - [15](15_frameworks.ipynb): frameworks such as DeepSpeed
 #
 # </details>
 #
