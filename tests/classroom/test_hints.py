@@ -11,7 +11,7 @@ import pytest
 
 from distlib.classroom import hint
 from distlib.classroom.self_check.hints import FREE, NoHint, all_hints, hints_in
-from distlib.classroom.self_check.results import FAILS, PASSES, WAITS, FunctionRow, Result, Results
+from distlib.classroom.self_check.results import FAILS, NOT_WRITTEN, PASSES, WAITS, FunctionRow, Result, Results
 from distlib.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -143,5 +143,8 @@ def test_a_check_that_does_not_pass_names_the_way_to_the_hints() -> None:
         "Stuck? Three hints can be opened below the cell of gather.",
         "In a terminal: distlib hint gather",
     ]
+    not_written = FunctionRow("scatter", Result(NOT_WRITTEN), Result(WAITS))
+    assert Results("01_messages", "", [not_written, *rows], []).notes[1] == "In a terminal: distlib hint gather"
+    assert Results("01_messages", "", [not_written], []).notes[1] == "In a terminal: distlib hint scatter"
     assert Results("01_messages", "", rows[:1], []).notes == []
     assert Results("90_of_a_teacher", "", rows, []).notes == []

@@ -117,8 +117,10 @@ class Results:
         ]
 
     def _way_to_hints(self) -> list[str]:
-        """Where the hints of the first function are that does not pass, if it has any."""
-        stuck = next((row.function for row in self.rows if not row.passes), "")
+        """Where hints are for the first function that fails, else for the first that is not written."""
+        left = [row for row in self.rows if not row.passes]
+        failing = [row for row in left if any(row.failure)]
+        stuck = next((row.function for row in failing or left), "")
         try:
             command = hint(stuck, exercise=self.name).command()
         except NoHint:
