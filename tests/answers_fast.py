@@ -465,26 +465,36 @@ def select(names: Sequence[str], folder: Path = ANSWERS) -> list[Answer]:
 def unheard_in(found: Sequence[Judged], folder: Path) -> list[str]:
     """The sentences of these exercises that nobody hears; of all exercises, the engine's, too. See `tests.heard`.
 
-    A sentence of an exercise is heard by answers to it, whatever those to another exercise are told: two may have a
-    sentence in common. So one exercise alone and all of them together find the same.
+    A sentence is heard by answers to the exercises that import its package, whatever those to other exercises are told:
+    two packages may have a sentence in common. A package that several exercises import is looked at when all of them
+    have been judged. So these exercises alone and all exercises together find the same.
     """
-    told, rooms = dict[str, list[str]](), set[str]()
-    silent = list[str]()
+    told = dict[str, list[str]]()
     for name in sorted({judged.answer.assignment for judged in found}):
         told[name] = [
             said.error for judged in found if judged.answer.assignment == name for said in judged.said.values()
         ]
         told[name] += [answer.told for answer in select([name], folder / "tests" / "answers") if str(answer) in SLOW]
-        used = set(re.findall(r"distlib\.exercises\.(\w+)", "\n".join(cell.source for cell in cells_of(name, folder))))
-        files = [file for room in used for path in exercises.__path__ for file in Path(path, room).glob("*.txt")]
+    rooms = {room: names for room, names in _importers(folder).items() if names <= told.keys()}
+    silent = list[str]()
+    for room, names in rooms.items():
+        files = [file for path in exercises.__path__ for file in Path(path, room).glob("*.txt")]
         files = [file for file in files if file.name != "hints.txt"]  # opened by students, and told by no check
-        silent += unheard(sorted(files), told[name])
-        rooms |= used
-    if rooms >= {module.name for module in pkgutil.iter_modules(exercises.__path__)}:
+        silent += unheard(sorted(files), [text for name in sorted(names) for text in told[name]])
+    if rooms.keys() >= {module.name for module in pkgutil.iter_modules(exercises.__path__)}:
         files = sorted(file for path in checks.__path__ for file in Path(path).rglob("*.txt"))
         silent += unheard(files, [text for texts in told.values() for text in texts])
     by_tests = heard_by_tests()
     return [sentence for sentence in silent if sentence not in by_tests]
+
+
+def _importers(folder: Path) -> dict[str, set[str]]:
+    """By package of `distlib.exercises`, the exercises whose cells import from it."""
+    rooms = dict[str, set[str]]()
+    for name in sorted(path.name for path in (folder / "solutions").glob("[0-9]*")):
+        for room in re.findall(r"distlib\.exercises\.(\w+)", "\n".join(cell.source for cell in cells_of(name, folder))):
+            rooms.setdefault(room, set()).add(name)
+    return rooms
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -137,6 +137,16 @@ def test_a_file_with_other_hints_than_three_is_refused(tmp_path: Path) -> None:
     assert hints_in(tmp_path / "elsewhere") == []
 
 
+def test_a_heading_begins_the_hints_of_the_next_exercise(tmp_path: Path) -> None:
+    (tmp_path / "__init__.py").write_text('"""Exercise 03: trees."""\n')
+    hints = {name: "".join(f"{name}_{number}: What?\n" for number in (1, 2, 3)) for name in ("climb", "fell", "plant")}
+    (tmp_path / "hints.txt").write_text(
+        f"# Three of each.\n{hints['climb']}\n# Exercise 03b\n{hints['fell']}{hints['plant']}"
+    )
+    found = {each.function: each.exercise for each in hints_in(tmp_path)}
+    assert found == {"climb": "03", "fell": "03b", "plant": "03b"}
+
+
 def test_a_check_that_does_not_pass_names_the_way_to_the_hints() -> None:
     rows = [FunctionRow("shift", Result(PASSES), Result(PASSES)), FunctionRow("gather", Result(FAILS), Result(WAITS))]
     assert Results("01_messages", "", rows, []).notes == [

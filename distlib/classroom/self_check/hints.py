@@ -5,7 +5,8 @@
     distlib hint shift 2     likewise, in a terminal
 
 An exercise's notebook has them below each function's cell. They stand in `hints.txt` in the exercise's folder, as
-shift_1, shift_2 and shift_3. Nothing is noted of who opens which, and they cost no marks.
+shift_1, shift_2 and shift_3. Where two exercises share the folder, a line `# Exercise 03b` begins the hints of the
+second. Nothing is noted of who opens which, and they cost no marks.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ def all_hints() -> tuple[Hints, ...]:
 
 
 def hints_in(folder: Path) -> list[Hints]:
-    """The hints of an exercise, in the order of its `hints.txt`; none if it has no such file.
+    """The hints of an exercise, or of those that share a folder, in the order of its `hints.txt`; none if it has no
+    such file.
 
     Raises:
         ValueError: the file is no list of entries, or a function has other hints than three.
@@ -91,9 +93,20 @@ def hints_in(folder: Path) -> list[Hints]:
     functions = dict.fromkeys(name.rpartition("_")[0] for name in entries)
     if list(entries) != [f"{name}_{number}" for name in functions for number in range(1, len(KINDS) + 1)]:
         raise ValueError(f"{folder.name}/hints.txt: a function NAME has NAME_1, NAME_2 and NAME_3, in this order")
-    label = re.match(r'"""Exercise (\w+):', (folder / "__init__.py").read_text(encoding="utf-8")) if entries else None
-    exercise = label[1] if label else ""
-    return [Hints(exercise, name, tuple(entries[f"{name}_{k}"] for k in (1, 2, 3))) for name in functions]
+    exercises = _exercises_of(folder) if entries else {}
+    return [Hints(exercises[name], name, tuple(entries[f"{name}_{k}"] for k in (1, 2, 3))) for name in functions]
+
+
+def _exercises_of(folder: Path) -> dict[str, str]:
+    """By function, the number of its exercise: of the heading above its hints, else of the package's docstring."""
+    label = re.match(r'"""Exercise (\w+):', (folder / "__init__.py").read_text(encoding="utf-8"))
+    exercise, exercises = label[1] if label else "", {}
+    for line in (folder / "hints.txt").read_text(encoding="utf-8").splitlines():
+        if heading := re.fullmatch(r"# Exercise (\w+)", line):
+            exercise = heading[1]
+        elif name := re.match(r"(\w+)_1:", line):
+            exercises[name[1]] = exercise
+    return exercises
 
 
 def hint(function: str, number: int = 1, exercise: str = "") -> Hints:
