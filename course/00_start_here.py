@@ -544,8 +544,8 @@ print(f'"{sys.executable}" -m distlib.cli doctor')
 # - [03b](03b_networks.ipynb): two trees, slow links, 4,096 ranks
 # - [05b](05b_ddp_in_practice.ipynb): DDP in practice: data, uneven ranks, resuming
 # - [06b](06b_how_large_a_batch.ipynb): how large a batch: noise, warm-up, Adam
-# - [07](07_parameter_server.ipynb): parameter servers
-# - [07b](07b_servers_that_fail.ipynb): servers that fail
+# - [07b](07b_parameter_server.ipynb): parameter servers
+# - [07c](07c_servers_that_fail.ipynb): servers that fail
 # - [08](08_decentralized.ipynb): gossip, without an all-reduce
 # - [09b](09b_faster_pipelines.ipynb): faster pipelines: slow links, zero bubble
 # - [10b](10b_whole_transformer.ipynb): a whole transformer

@@ -12,7 +12,7 @@
 # - check which samples each worker gets.
 #
 # **Time:** about 120 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), [DDP](05_ddp.ipynb) and
-# [Parameter servers](07_parameter_server.ipynb). No GPU. What each strategy does when a process dies is in
+# [Parameter servers](07b_parameter_server.ipynb). No GPU. What each strategy does when a process dies is in
 # [lesson 13b](13b_tensorflow_failures.ipynb), which is optional.
 
 # %%
@@ -1219,7 +1219,7 @@ assert central_trace.bytes_sent == [3 * SIZE, SIZE, SIZE, SIZE]
 #
 # ## Parameter servers
 #
-# `ParameterServerStrategy` is lesson 07. Its processes have roles:
+# `ParameterServerStrategy` is lesson 07b. Its processes have roles:
 #
 # - **ps**: servers, which have the variables.
 # - **worker**: servers as well. They wait for somebody to send them a function and call it.
@@ -1229,7 +1229,7 @@ assert central_trace.bytes_sent == [3 * SIZE, SIZE, SIZE, SIZE]
 # from the servers and changes them there, without waiting for any other worker. So it is **asynchronous**, and
 # TensorFlow 2 has no other kind. (TensorFlow 1 had: `SyncReplicasOptimizer`, still in `tf.compat.v1.train`.)
 #
-# The coordinator can wait after every step (`join`). Does that make it synchronous, as in lesson 07? There all workers
+# The coordinator can wait after every step (`join`). Does that make it synchronous, as in lesson 07b? There all workers
 # take a part of the batch, and one update is made of all. Let us look at who computes what. Our step returns three
 # things: a *ticket*, a number that each worker has drawn for itself, so that we can tell them apart; how many images it
 # was given; and how many updates of others have come between its reading and its writing.
@@ -1331,7 +1331,7 @@ assert on_server == "ps 0 CPU:0"
 # are. It is good for looking at something, and for nothing else.
 #
 # Without it both work at the same time, each on a whole batch of its own. Then updates of the other come between
-# reading and writing: the staleness of lesson 07. So 100 steps are not those of one device, and not the same ones in
+# reading and writing: the staleness of lesson 07b. So 100 steps are not those of one device, and not the same ones in
 # the next run. (How often it happens depends on the machine: the cell has counted.) Who wants synchronous steps of
 # several workers takes `MultiWorkerMirroredStrategy`. What becomes of a step whose worker dies is in
 # [lesson 13b](13b_tensorflow_failures.ipynb).
@@ -1444,7 +1444,7 @@ facts = {
         on_server,
         "nobody: a server adds",
         f"for nobody; with join, 1 of {len(shares)} workers works",
-        "07",
+        "07b",
     ),
     "TPU (from the documentation)": ("every core", "all", "for all cores", "05"),
 }

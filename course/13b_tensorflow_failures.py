@@ -338,7 +338,7 @@ assert served["chief"].error.kind == "UnavailableError"
 
 # %% [markdown]
 # The training goes on without the worker, and its step is done by the other one. So the counter shows 301: step 100 was
-# added twice. TensorFlow promises **at least once**, not exactly once. Our server of lesson 07 would not notice it
+# added twice. TensorFlow promises **at least once**, not exactly once. Our server of lesson 07b would not notice it
 # either: it counts the pushes of a worker, and takes the same one again for the next.
 #
 # But 300 marks are set, each once. To set a mark to 1 again changes nothing: such an update is **idempotent**. So if an

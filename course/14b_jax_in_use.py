@@ -314,7 +314,7 @@ assert outcomes["process 1"].exit_status in (1, -signal.SIGABRT)
 # service that all processes report to has gone with process 0. Nobody goes on. So a job like this is restarted as a
 # whole, from a checkpoint. (An experimental mode, `jax_enable_recoverability`, lets the others go on: see [Fault
 # tolerance](https://docs.jax.dev/en/latest/fault_tolerance.html).) In our `World` the same death is a `PeerLost` error
-# that names the rank, and the parameter server of lesson 07b goes on without it.
+# that names the rank, and the parameter server of lesson 07c goes on without it.
 #
 # ## Memory against computation: `jax.checkpoint`
 #

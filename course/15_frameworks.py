@@ -782,7 +782,7 @@ assert "inference" in pipeline["accelerate"].name
 # - The data-parallel parts are torch's DDP and FSDP, or DeepSpeed's.
 # - Tensors, stages, sequences, experts: only DeepSpeed and torchtitan have all four without another framework.
 #   Accelerate hands stages and experts to Megatron-LM. torch has parts for the first three.
-# - Two algorithms have no heir. A parameter server, a process that keeps the weights for all (lesson 07), is built by
+# - Two algorithms have no heir. A parameter server, a process that keeps the weights for all (lesson 07b), is built by
 #   hand. Gossip, where ranks average with a few neighbors (lesson 08), has no row: it is in none of them.
 #
 # Names change from version to version. So each entry says where it was read:

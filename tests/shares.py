@@ -33,7 +33,7 @@ SECONDS = {
     "03_trees_and_grids": 490,
     "19_capstone": 420,
     "02_all_reduce": 380,
-    "07_parameter_server": 320,
+    "07b_parameter_server": 320,
     "13_tensorflow": 280,
     "08_decentralized": 260,
     "test_lesson_19.py": 260,

@@ -6,7 +6,7 @@ itself, where authors work, nothing is kept.
 
     fill          lesson 09, `schedules.puzzle`
     lay_out       lesson 12, `strategy.cluster_game`; play_cluster: the same with sliders
-    race          lesson 07, `server_race`
+    race          lesson 07b, `server_race`
     swing         lesson 11, `zero.memory_golf`
 """
 

@@ -1,4 +1,4 @@
-"""The game of lesson 07 on the board: virtual seconds to the goal."""
+"""The game of lesson 07b on the board: virtual seconds to the goal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOBODY_WAITS = "infinity"  # JSON has no number for it
 class ServerGame(CourseGame[ServerRace]):
     """{"rate": 6.4, "servers": 2, "bound": "infinity", "backups": 0}"""
 
-    name, title, lesson = "server", "Servers and workers", "07_parameter_server"
+    name, title, lesson = "server", "Servers and workers", "07b_parameter_server"
     unit, less_is_better, digits = "s", True, 3
     result = ServerRace
     levels = {1: "mixed images", 2: "images by digit"}

@@ -1,4 +1,4 @@
-"""Lesson 07's game: nine ranks on a slow network, one of them four times slower. Which are servers, and who waits?
+"""Lesson 07b's game: nine ranks on a slow network, one of them four times slower. Which are servers, and who waits?
 
     race(rate=3.2, servers=1, bound=0)            seconds until the goal: a loss of 0.1, the median of five seeds
 

@@ -168,7 +168,7 @@ ALGORITHMS = {
         ("an experiment: `torchft`", "experiments/torchft/README.md: local_sgd"),
     ),
     "server": _row(
-        "07",
+        "07b",
         "parameter server",
         ("by hand, with `rpc`", "distributed/rpc/__init__.py: init_rpc"),
         (NOTHING, "no parameter.server"),

@@ -111,7 +111,7 @@ USES = (
     Use(
         "a parameter server, or gossip",
         "none of them",
-        "none of them has it: lessons 07 and 08, torch's `rpc`, actors of Ray",
+        "none of them has it: lessons 07b and 08, torch's `rpc`, actors of Ray",
         "it is your own",
         "the map's row",
     ),

@@ -1,4 +1,4 @@
-"""Checks for functions that only compute, whose specification stands in the notebook; and exercise 07's own checks."""
+"""Checks for functions that only compute, whose specification stands in the notebook; and exercise 07b's own checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from distlib.exercises.parameter_server.checks import check_worker_loop
 from distlib.exercises.parameter_server.helpers import may_proceed
 from tests.remote_functions import in_a_notebook
 
-NOTEBOOK = Path(__file__).parents[2] / "solutions" / "07_parameter_server" / "07_parameter_server.py"
+NOTEBOOK = Path(__file__).parents[2] / "solutions" / "07b_parameter_server" / "07b_parameter_server.py"
 CALLS_THE_PLAY = """
 from distlib.exercises.parameter_server import plays as servers
 

@@ -34,7 +34,7 @@ from tests.classroom.test_my_course import all_pass, write
 from tests.classroom.test_portfolio import drawn
 from tests.tools.tiny_course import ROOT
 
-LESSONS = ("02_all_reduce", "11_zero", "12_hybrid", "07_parameter_server", "09_pipeline")
+LESSONS = ("02_all_reduce", "11_zero", "12_hybrid", "07b_parameter_server", "09_pipeline")
 TODAY = date(2030, 11, 2)
 
 
@@ -150,7 +150,7 @@ def cells_that_play(lesson: str) -> list[str]:
     chosen = {
         "12_hybrid": ("from distlib.games.in_lessons import", "attempts = ["),
         "11_zero": ("from distlib.games.in_lessons import", "swings.append(swing("),
-        "07_parameter_server": ("from distlib.games.in_lessons import", "print(race("),
+        "07b_parameter_server": ("from distlib.games.in_lessons import", "print(race("),
         "09_pipeline": ("tried: list", "attempt(\n    1,"),
     }[lesson]
     needs = {

@@ -311,7 +311,7 @@ def test_a_title_that_tells_too_much_is_noticed(title: str) -> None:
 
 
 def test_a_title_that_says_what_is_checked_tells_nothing() -> None:
-    assert told_by_title("# Checks of the numbers above, with the model of lesson 07 in float32") == ""
+    assert told_by_title("# Checks of the numbers above, with the model of lesson 07b in float32") == ""
 
 
 @each_lesson

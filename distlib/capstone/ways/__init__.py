@@ -11,7 +11,7 @@ step_costs            what a step costs: messages, bytes, memory, virtual second
 alone                 one process
 with_ddp              lesson 05
 with_local_sgd        lesson 06
-with_parameter_server lesson 07, asynchronous
+with_parameter_server lesson 07b, asynchronous
 with_gossip           lesson 08
 with_pipeline         lesson 09
 with_tensor_parallel  lesson 10

@@ -1,4 +1,4 @@
-"""A parameter server, lesson 07: rank 0 has the parameters and the optimizer, all others compute gradients.
+"""A parameter server, lesson 07b: rank 0 has the parameters and the optimizer, all others compute gradients.
 
 rank 1    pull ◄─ parameters   compute   push gradient ─►  ┐
 rank 2    pull ◄─ parameters   compute   push gradient ─►  ┼─► rank 0: a step of AdamW for each gradient that comes

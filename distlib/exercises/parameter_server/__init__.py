@@ -1,1 +1,1 @@
-"""Exercise 07: a parameter server."""
+"""Exercise 07b: a parameter server."""

@@ -1,4 +1,4 @@
-"""Exercise 07: what a worker and a server do. (What the other two functions must return is said in the notebook.)"""
+"""Exercise 07b: what a worker and a server do. (What the other two functions must return is said in the notebook.)"""
 
 from __future__ import annotations
 

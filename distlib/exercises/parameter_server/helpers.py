@@ -1,4 +1,4 @@
-"""Exercise 07: the function that its check supplies."""
+"""Exercise 07b: the function that its check supplies."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@
 # **Time:** about 130 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and
 # [Large batches](06_large_batches.ipynb). No GPU.
 #
-# [Lesson 07b](07b_servers_that_fail.ipynb) goes on where this one ends: on real clocks, and when workers and servers
+# [Lesson 07c](07c_servers_that_fail.ipynb) goes on where this one ends: on real clocks, and when workers and servers
 # die, or come later. It is optional.
 
 # %% tags=["folded"]
@@ -1638,9 +1638,9 @@ assert best_known < with_backup < 0.6 and best_known < 0.45 and late < never == 
 #
 # ## Now you
 #
-# In [the exercise](../exercises/07_parameter_server/07_parameter_server.ipynb) you write the server's loop, the
+# In [the exercise](../exercises/07b_parameter_server/07b_parameter_server.ipynb) you write the server's loop, the
 # worker's loop, the rule between them, and the cut of the parameters. What happens when workers or servers die is in
-# [lesson 07b](07b_servers_that_fail.ipynb).
+# [lesson 07c](07c_servers_that_fail.ipynb).
 #
 # ## Further reading
 #

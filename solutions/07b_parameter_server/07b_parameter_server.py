@@ -1,11 +1,11 @@
 # %% [markdown]
-# # Exercise 07: a parameter server
+# # Exercise 07b: a parameter server
 #
 # You write four functions: the rule by which workers wait, a plan for several servers, the loop of a worker, and the
 # loop of a server. At the end they train a classifier, with one slow worker.
 #
 # - **Time:** about 100 minutes.
-# - **Before:** read the lesson [Parameter server](../../course/07_parameter_server.ipynb).
+# - **Before:** read the lesson [Parameter server](../../course/07b_parameter_server.ipynb).
 # - **Needs:** nothing but this environment. No GPU.
 #
 # | part | function | visible tests | hidden tests |
@@ -864,15 +864,15 @@ assert sorted(sum(stop - start for _, start, stop in shard) for shard in plan) =
 # ## Check everything
 #
 # This cell runs the tests on your functions, as they are defined now. It shows what passes and what to do next. It
-# takes some seconds and gives no marks. In a terminal, `distlib check 07_parameter_server` does the same with the saved
-# notebook.
+# takes some seconds and gives no marks. In a terminal, `distlib check 07b_parameter_server` does the same with the
+# saved notebook.
 
 # %% tags=["skip-execution"]
 from distlib.classroom import check_exercise
 
-check_exercise("07_parameter_server")
+check_exercise("07b_parameter_server")
 
 # %% [markdown] text="hand_in"
 
 # %% tags=["skip-execution"]
-# from distlib.classroom import hand_in; hand_in("07_parameter_server")
+# from distlib.classroom import hand_in; hand_in("07b_parameter_server")

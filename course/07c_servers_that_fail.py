@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Servers that fail, on real clocks
 #
-# **This lesson is optional.** No later lesson needs it. It goes on where [lesson 07](07_parameter_server.ipynb) ends:
+# **This lesson is optional.** No later lesson needs it. It goes on where [lesson 07b](07b_parameter_server.ipynb) ends:
 # there all ranks lived, and nearly all time was virtual.
 #
 # After it you will be able to
@@ -11,8 +11,8 @@
 # - let a worker join, and count images instead of steps,
 # - keep a server's state in a file or on a replica, and say what that costs on the link.
 #
-# **Time:** about 80 minutes. **You need:** [Parameter servers](07_parameter_server.ipynb). No GPU. For
-# [exercise 07](../exercises/07_parameter_server/07_parameter_server.ipynb) you can do without.
+# **Time:** about 80 minutes. **You need:** [Parameter servers](07b_parameter_server.ipynb). No GPU. For
+# [exercise 07b](../exercises/07b_parameter_server/07b_parameter_server.ipynb) you can do without.
 
 # %% tags=["folded"]
 # What this lesson uses
@@ -61,7 +61,7 @@ from distlib.training.shards import flatten, shard_parameters
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 
 # %% tags=["folded"]
-# The digits and the model of lesson 07
+# The digits and the model of lesson 07b
 train_set, test_set = digits()
 average_image = train_set.images.mean(dim=0)
 images = (train_set.images - average_image).flatten(1)
@@ -112,7 +112,7 @@ def share_right(
 
 
 # %% [markdown]
-# This is the program of lesson 07, with two additions. The last worker may come `late`. And with `by_digit` the images
+# This is the program of lesson 07b, with two additions. The last worker may come `late`. And with `by_digit` the images
 # are sorted before they are given out, so that each worker has only some of the digits.
 
 # %%
@@ -237,7 +237,7 @@ assert 1.3 < expected["servers: 1"] / expected["servers: 2"] < 1.7
 assert 0.1 < expected["servers: 1"] < 0.12 and expected["all-reduce"] < 0.05
 
 # %% [markdown]
-# And the slow worker of lesson 07, on a clock? Four workers sleep 40 ms for each gradient instead of computing one.
+# And the slow worker of lesson 07b, on a clock? Four workers sleep 40 ms for each gradient instead of computing one.
 # Rank 4 sleeps four times as long, or not. Of two runs we keep the faster: it was disturbed less.
 
 
@@ -385,7 +385,7 @@ for mode, options in MODES.items():
 # the last of the three others becomes the backup, and a third is lost.
 #
 # Gradients per second are not all that dies. The dead worker's *images* are never seen again: nobody takes over its
-# quarter. You know from lesson 07 when that matters.
+# quarter. You know from lesson 07b when that matters.
 
 # %%
 guess_3 = predict(
@@ -684,7 +684,7 @@ assert share_right(results[2]) > 80
 # %% [markdown]
 # ## The table
 #
-# The ways to train of lessons 07 and 07b, with 4 workers on the fast network, and one more: two servers. What each
+# The ways to train of lessons 07b and 07c, with 4 workers on the fast network, and one more: two servers. What each
 # column is measured on:
 #
 # - *per second*: gradients with equal workers,
@@ -730,7 +730,7 @@ print(guess_6.compare("a quarter"))
 # - With equal workers that don't die, the all-reduce is about as fast as any server here, has the least on its busiest
 #   link, and no server to lose.
 # - With a worker that is always slow, "asynchronous" and "1 backup" lose the least. The backup pays with a quarter of
-#   the gradients where all are equal, and never uses the slow worker: on sorted images that was fatal (lesson 07).
+#   the gradients where all are equal, and never uses the slow worker: on sorted images that was fatal (lesson 07b).
 # - When a worker dies, every server goes on with what is left (the column is for equal workers). Only the all-reduce
 #   ends. With sorted images the servers
 #   go on, and forget.
@@ -934,8 +934,8 @@ assert torch.equal(theirs, ours)
 #
 # ## Now you
 #
-# [Exercise 07](../exercises/07_parameter_server/07_parameter_server.ipynb) has the loops of server and worker, and all
-# of lesson 07.
+# [Exercise 07b](../exercises/07b_parameter_server/07b_parameter_server.ipynb) has the loops of server and worker, and
+# all of lesson 07b.
 #
 # ## Further reading
 #
