@@ -475,7 +475,9 @@ def test_the_collector_reads_the_name_of_an_upload() -> None:
 def test_a_short_name_of_an_exercise() -> None:
     names = ["01_messages", "02_all_reduce", "03_trees_and_grids", "03b_networks"]
     assert [full_name(name, names) for name in ("2", "02", "02_all", "02_all_reduce")] == ["02_all_reduce"] * 4
-    assert [full_name(name, names) for name in ("03", "9", "", "03_")] == ["03", "9", "", "03_trees_and_grids"]
+    assert [full_name(name, names) for name in ("3", "03", "03_")] == ["03_trees_and_grids"] * 3
+    assert [full_name(name, names) for name in ("03b", "9", "", "0")] == ["03b_networks", "9", "", "0"]
+    assert full_name("16", [*names, "16b_launching"]) == "16b_launching"
 
 
 def test_the_command(course: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

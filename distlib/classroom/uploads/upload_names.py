@@ -65,9 +65,13 @@ def without_copy(stem: str) -> tuple[str, int]:
 
 
 def full_name(name: str, known: Iterable[str]) -> str:
-    """The exercise that "2", "02" or "02_all" stands for among those that are known; the name itself if unclear."""
+    """The exercise that "2", "02" or "02_all" stands for among those that are known; the name itself if unclear.
+
+    "2" stands for 02_all_reduce although there is a 02b_rings.
+    """
     names, begin = set(known), name.zfill(2) if name.isdecimal() else name
     found = [other for other in names if begin and other.startswith(begin)]
+    found = [other for other in found if other.startswith(f"{begin}_")] or found
     return found[0] if name not in names and len(found) == 1 else name
 
 
