@@ -537,7 +537,7 @@ assert abs(by_nodes / 1e3 - seconds("hierarchical", two_nodes, 8 * MIB)) < 1e-12
 
 # %% [markdown]
 # If the columns halve and double instead of going round in rings, this is called **hierarchical**. With two nodes the
-# two are the same. Part 4 of the exercise has its formula. Lesson 03b looks at it closely.
+# two are the same. Lesson 03b looks at it closely, and exercise 03b has its formula.
 #
 # ## Which one, when?
 #
@@ -845,9 +845,11 @@ print("torch.distributed agrees with", ", ".join(OURS))
 #
 # ## Now you
 #
-# In [the exercise](../exercises/03_trees_and_grids/03_trees_and_grids.ipynb) you write three of these all-reduces
-# yourself: the tree, halving and doubling for any number of ranks, the grid. Then you write down what they cost, and
-# choose. If you are curious how this ends on 4,096 ranks, read [lesson 03b](03b_networks.ipynb) first or afterwards.
+# In [the exercise](../exercises/03_trees_and_grids/03_trees_and_grids.ipynb) you write two of these all-reduces
+# yourself: the tree, and halving and doubling for any number of ranks.
+#
+# [Lesson 03b](03b_networks.ipynb) is a side road: two trees at once, many nodes, 4,096 ranks. In [its
+# exercise](../exercises/03b_networks/03b_networks.ipynb) you write the grid, the formulas, and a function that chooses.
 #
 # ## Further reading
 #

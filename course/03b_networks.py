@@ -11,8 +11,8 @@
 # - keep traffic off the slow links between nodes, and see what a shared link or a bad numbering of ranks costs,
 # - run an all-reduce on 4,096 simulated ranks, and find places where the formulas mislead.
 #
-# **Time:** about 65 minutes. **You need:** [Trees and grids](03_trees_and_grids.ipynb). No GPU. For
-# [exercise 03](../exercises/03_trees_and_grids/03_trees_and_grids.ipynb) it helps with part 4, but you can do without.
+# **Time:** about 65 minutes. **You need:** [Trees and grids](03_trees_and_grids.ipynb). No GPU.
+# Afterwards comes [the exercise](../exercises/03b_networks/03b_networks.ipynb).
 
 # %%
 from collections.abc import Callable
@@ -811,8 +811,8 @@ print("torch.distributed agrees with all three.")
 #
 # ## Now you
 #
-# [Exercise 03](../exercises/03_trees_and_grids/03_trees_and_grids.ipynb) has the formula of the hierarchical all-reduce
-# in part 4, and all of lesson 03.
+# In [the exercise](../exercises/03b_networks/03b_networks.ipynb) you write the grid of lesson 03, predict what ring,
+# tree, halving and doubling and the hierarchical all-reduce take on a cluster, and choose the fastest.
 #
 # ## Further reading
 #

@@ -1,4 +1,6 @@
-"""Exercise 03: what its answers do not show. Edge cases of messages, tables of the text, questions without answers."""
+"""Exercises 03 and 03b: what its answers do not show. Edge cases of messages, tables of
+the text, questions without answers.
+"""
 
 from __future__ import annotations
 
@@ -308,9 +310,9 @@ def test_seconds_in_the_unit_that_fits(value: float, text: str) -> None:
 # ── the exercise's text ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def table_rows(root: Path, heading: str) -> list[list[str]]:
+def table_rows(root: Path, heading: str, exercise: str = "03_trees_and_grids") -> list[list[str]]:
     """The rows of the table below a heading of the exercise, without the first column."""
-    notebook = jupytext.read(root / "solutions" / "03_trees_and_grids" / "03_trees_and_grids.py")
+    notebook = jupytext.read(root / "solutions" / exercise / f"{exercise}.py")
     (text,) = [cell.source for cell in notebook.cells if cell.source.startswith(heading)]
     lines = [line for line in text.replace("`", "").splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")][1:] for line in lines[2:]]
@@ -361,4 +363,4 @@ def test_the_table_of_the_grid(root: Path) -> None:
         [only(SUM, chunk[r]) for r in range(4)],
         [SUM] * 4,
     ]
-    assert table_rows(root, "## 3.") == [shown(row) for row in expected]
+    assert table_rows(root, "## 1.", "03b_networks") == [shown(row) for row in expected]

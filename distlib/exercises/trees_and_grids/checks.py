@@ -1,4 +1,4 @@
-"""Exercise 03: all-reduces by a tree, by halving and doubling, and on a grid.
+"""Exercises 03 and 03b: all-reduces by a tree, by halving and doubling, and on a grid.
 
 tree      the whole tensor goes up a tree to rank 0, and down a tree to all ranks; any tree, if it takes few steps
 halving   with P the largest power of two up to N: ranks P and up hand theirs in; the first P exchange a half, a

@@ -1,4 +1,4 @@
-"""Exercise 03: the function that its check supplies."""
+"""Exercise 03b: the function that its check supplies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exercise 03, the last two parts: how long an all-reduce takes, and which one is fastest. Nothing communicates here.
+"""Exercise 03b, the last two parts: how long an all-reduce takes, and which one is fastest. Nothing communicates here.
 
 A prediction is a sum over steps that follow one another; each has a link and a number of bytes, and takes α + m/B. What
 usual mistakes give is computed, and compared with what was found.
