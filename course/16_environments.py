@@ -438,7 +438,7 @@ assert len(nodes) == 9
 
 # %% [markdown]
 # Zeros stay: `node[08-11]` begins with `node08`. A script that turns the text into numbers and back asks the network
-# for `node8`, which is nobody, or worse, another machine. In the exercise you write this yourself.
+# for `node8`, which is nobody, or worse, another machine. In exercise 16b you write this yourself.
 #
 # **Try it.** By the rule above two jobs may have the same port. How many jobs later is that for the first time?
 
@@ -1148,8 +1148,9 @@ assert said.startswith("own.py, line 5: rank ") and done.returncode == 1
 #
 # ## Now you
 #
-# In [the exercise](../exercises/16_environments/16_environments.ipynb) you write out node lists, make the variables of
-# torch out of Slurm's, and resume from the last good checkpoint that all ranks have.
+# The exercise of this lesson is a side road: no later exercise needs it. In [exercise
+# 16b](../exercises/16b_launching/16b_launching.ipynb) you write out node lists, make the variables of torch out of
+# Slurm's, and resume from the last good checkpoint that all ranks have.
 #
 # ## Further reading
 #

@@ -12,14 +12,16 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 FIRST = (ROOT / "course" / "00_start_here.py").read_text()
 LESSONS = [path.stem for path in sorted(ROOT.glob("course/[0-9]*.ipynb"))]
+EXERCISES = [path.stem for path in sorted(ROOT.glob("exercises/*/*.ipynb"))]
+ROWS = sorted({*LESSONS, *EXERCISES})  # of the table: lessons, and exercises that have none of their name
 IN_ORDER = "18_gpus"  # of the main road, and optional: the last lesson does not need it
 
 
 def minutes(stem: str) -> tuple[int, int]:
-    """What a lesson and its exercise promise; 0 where there is no exercise."""
-    exercise = ROOT / "exercises" / stem / f"{stem}.ipynb"
-    lesson = promise_of(read_notebook(ROOT / "course" / f"{stem}.ipynb"))
-    return lesson.minutes, promise_of(read_notebook(exercise)).minutes if exercise.exists() else 0
+    """What a lesson and the exercise of its name promise; 0 where there is none."""
+    paths = ROOT / "course" / f"{stem}.ipynb", ROOT / "exercises" / stem / f"{stem}.ipynb"
+    lesson, exercise = (promise_of(read_notebook(path)).minutes if path.exists() else 0 for path in paths)
+    return lesson, exercise
 
 
 def hours(stems: list[str]) -> str:
@@ -29,7 +31,7 @@ def hours(stems: list[str]) -> str:
 
 def rows() -> list[tuple[str, int, int]]:
     """The rows of the table that end with minutes: what stands before these, and the two numbers."""
-    found = re.findall(r"^\|(.*)\| ([\d,]+) \| ([\d,]*) ?\|$", README, re.MULTILINE)
+    found = re.findall(r"^\|(.*)\| ([\d,]*) ?\| ([\d,]*) ?\|$", README, re.MULTILINE)
     return [(text, *(int(number.replace(",", "") or 0) for number in numbers)) for text, *numbers in found]  # type: ignore[misc]
 
 
@@ -51,19 +53,20 @@ def main_road() -> list[str]:
     return [stem for stems, _ in parts() for stem in stems]
 
 
-def test_each_lesson_has_the_minutes_that_it_promises() -> None:
-    by_lesson = {}
+def test_each_row_has_the_minutes_that_its_lesson_and_its_exercise_promise() -> None:
+    by_name = {}
     for text, *numbers in rows()[:-2]:
-        (stem,) = re.findall(r"\(course/(\w+)\.ipynb\)", text)
-        by_lesson[stem] = tuple(numbers)
+        ((folder, stem),) = re.findall(r"\((course|exercises/\w+)/(\w+)\.ipynb\)", text)
+        by_name[stem] = tuple(numbers)
+        assert (", an exercise, side road |" in f"{text}|") == (folder != "course") == (stem not in LESSONS), text
         assert (", side road |" in f"{text}|") == (stem not in main_road()), text
-    assert by_lesson == {stem: minutes(stem) for stem in LESSONS}
+    assert by_name == {stem: minutes(stem) for stem in ROWS}
 
 
 def test_the_sums() -> None:
     main, side = rows()[-2:]
     for (text, *numbers), wanted in ((main, True), (side, False)):
-        stems = [stem for stem in LESSONS if (stem in main_road()) == wanted]
+        stems = [stem for stem in ROWS if (stem in main_road()) == wanted]
         assert numbers == [sum(each) for each in zip(*map(minutes, stems), strict=True)]
         assert f": {hours(stems)} hours" in text
 
@@ -73,7 +76,7 @@ def test_the_first_screen_says_the_same_hours() -> None:
     for stems, stated in parts():
         assert stated == hours(stems), stems
     assert f"the main road, {hours(main_road())} hours with all exercises" in README
-    assert f"Side roads take {hours([stem for stem in LESSONS if stem not in main_road()])} hours more" in README
+    assert f"Side roads take {hours([stem for stem in ROWS if stem not in main_road()])} hours more" in README
     assert sum(int(stated) for _, stated in parts()) == int(hours(main_road())), "rounding must not show"
 
 
@@ -90,13 +93,13 @@ def test_no_lesson_of_the_main_road_is_optional_but_one() -> None:
     assert [stem for stem in optional if stem in main_road()] == [IN_ORDER]
 
 
-def test_every_lesson_is_listed_in_order() -> None:
-    assert re.findall(r"^\| \[(\d\d[a-z]?)\b", README, re.MULTILINE) == [stem.partition("_")[0] for stem in LESSONS]
+def test_every_row_is_listed_in_order() -> None:
+    assert re.findall(r"^\| \[(\d\d[a-z]?)\b", README, re.MULTILINE) == [stem.partition("_")[0] for stem in ROWS]
 
 
-def test_the_readme_calls_each_lesson_as_its_notebook_does() -> None:
-    shown = re.findall(r"^\| \[\w+ (.+?)\]\(course/(\w+)\.ipynb\)", README, re.MULTILINE)
-    assert [stem for _, stem in shown] == LESSONS
-    for name, stem in shown:
-        title = promise_of(read_notebook(ROOT / "course" / f"{stem}.ipynb")).short_title
+def test_the_readme_calls_each_row_as_its_notebook_does() -> None:
+    shown = re.findall(r"^\| \[\w+ (.+?)\]\(((?:course|exercises/\w+)/(\w+)\.ipynb)\)", README, re.MULTILINE)
+    assert [stem for *_, stem in shown] == ROWS
+    for name, path, _ in shown:
+        title = promise_of(read_notebook(ROOT / path)).short_title
         assert name.split()[-1].lower() in title.lower(), f"{name} is {title} in its notebook"

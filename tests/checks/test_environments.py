@@ -1,4 +1,4 @@
-"""What the checks of exercise 16 are made of: node lists, steps of a job, and disks with checkpoints."""
+"""What the checks of exercise 16b are made of: node lists, steps of a job, and disks with checkpoints."""
 
 from __future__ import annotations
 

@@ -278,6 +278,28 @@ def test_hours_of_optional_lessons_count_once_they_are_begun(course: Path) -> No
     assert hours(90) == "1.5 hours" and hours(60) == "1 hour" and hours(2_650) == "44 hours"
 
 
+def test_an_exercise_without_a_lesson_of_its_name_is_an_optional_row(course: Path) -> None:
+    before, name = read_course(course), "02b_rings"
+    shutil.copytree(course / "exercises" / NAME, course / "exercises" / name)
+    (course / "exercises" / name / f"{NAME}.ipynb").rename(course / "exercises" / name / f"{name}.ipynb")
+    bring(course)
+    there = read_course(course)
+    assert [lesson.name for lesson in there.lessons] == sorted([*LESSONS, name])
+    assert there.minutes_to_come == before.minutes_to_come and there.next_step == before.next_step
+    assert "All-reduce, optional exercise" in progress_text(there)
+    assert f"| 02b | [All-reduce, optional exercise](exercises/{name}/{name}.ipynb) |" in page_of(course)
+    write(course / f"work/exercises/{name}/{name}.ipynb", FUNCTIONS[0], at=2_000_000_100)
+    begun = read_course(course)
+    assert begun.minutes_to_come == before.minutes_to_come + begun.exercises[0].promise.minutes
+    assert begun.next_step == f"Write {FUNCTIONS[1]} in exercise 02b."
+    assert f"Run: 0 of {len(LESSONS) - 1} lessons." in progress_text(begun)
+
+
+def page_of(course: Path) -> str:
+    write_page(course, read_course(course))
+    return (course / PAGE).read_text()
+
+
 def test_at_the_end_it_is_shown(course: Path) -> None:
     for lesson in LESSONS:
         run(course / f"work/lessons/lesson_{lesson}.ipynb")

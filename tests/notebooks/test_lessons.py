@@ -22,6 +22,7 @@ from nbclient import NotebookClient
 
 from distlib.authoring.lesson_run import kernel_without_ports
 from distlib.classroom.my_course.lesson_promise import opening_of
+from distlib.classroom.student_copies.copy_paths import lesson_for
 from distlib.draw.players.moving_hang import CELL
 from distlib.folded_answers import NOT_RUN, TITLE, is_answer
 from distlib.frameworks.optional import is_there
@@ -404,10 +405,10 @@ def test_a_word_of_the_glossary_is_used_in_the_lesson_that_it_is_listed_under() 
 
 
 @each_lesson
-def test_an_exercise_that_exists_is_linked(path: Path) -> None:
-    exercise = f"../exercises/{path.stem}/{path.stem}.ipynb"
-    if (path.parent / exercise).exists():
-        assert f"]({exercise})" in prose(path)
+def test_its_exercises_are_linked(path: Path) -> None:
+    exercises = [each.stem for each in COURSE.parent.glob("exercises/*/*.ipynb")]
+    for name in [each for each in exercises if lesson_for(each, COURSE.parent) == path.stem]:
+        assert f"](../exercises/{name}/{name}.ipynb)" in prose(path)
 
 
 @each_lesson

@@ -230,6 +230,14 @@ def test_the_syllabus_has_each_lesson_below_what_it_builds_on() -> None:
     drawn = lesson_map(lessons)
     assert re.findall(r'href="course/(\w+)\.html"', drawn) == list(numbers)
     assert "01_messages.ipynb) |" in syllabus_page(ROOT)
+    assert "[exercise 16b](exercises/16b_launching/16b_launching.ipynb) |" in syllabus_page(ROOT)
+
+
+def test_an_exercise_without_a_lesson_of_its_name_belongs_to_the_one_with_its_number(tmp_path: Path) -> None:
+    lesson = nbformat.reads(lesson_page(StoredRuns(ROOT, tmp_path), "16_environments", "").text, as_version=4)
+    assert "[exercise 16b](../exercises/16b_launching/16b_launching.ipynb) · " in lesson.cells[1].source
+    exercise = nbformat.reads(exercise_page(ROOT / "exercises/16b_launching/16b_launching.ipynb").text, as_version=4)
+    assert "[the lesson](../../course/16_environments.ipynb) · " in exercise.cells[1].source
 
 
 def test_boxes_of_the_map_do_not_overlap() -> None:

@@ -13,6 +13,7 @@ from distlib.authoring.cells import FOLDED
 from distlib.authoring.site.one_click import one_click_links
 from distlib.authoring.site.page_outputs import PageOutputs
 from distlib.authoring.stored_runs import StoredRuns
+from distlib.classroom.student_copies.copy_paths import lesson_for
 from distlib.folded_answers import is_answer
 
 _NO_RUN = "No run of this lesson is stored, so this page has no outputs."
@@ -42,17 +43,31 @@ def lesson_page(runs: StoredRuns, lesson: str, repository: str) -> NotebookPage:
     path = runs.root / "course" / f"{lesson}.ipynb"
     run = runs.read(lesson)
     links = [_download(f"../notebooks/{path.name}"), *one_click_links(repository, lesson)]
-    exercise = runs.root / "exercises" / lesson / path.name
-    if exercise.exists():
-        links.insert(0, f"[the exercise](../exercises/{lesson}/{path.name})")
+    links = [*exercise_links(runs.root, lesson, "../"), *links]
     notes = [] if run else [_NO_RUN]
     return _page(run or nbformat.read(path, as_version=4), [" · ".join(links), *notes])
 
 
 def exercise_page(path: Path) -> NotebookPage:
     """An exercise as it is released: with its stubs, without solutions and hidden tests."""
-    links = [f"[the lesson](../../course/{path.name})", _download(f"../../notebooks/exercise_{path.name}")]
+    lesson = lesson_for(path.stem, path.parents[2])
+    links = [f"[the lesson](../../course/{lesson}.ipynb)", _download(f"../../notebooks/exercise_{path.name}")]
     return _page(nbformat.read(path, as_version=4), [" · ".join(links)])
+
+
+def exercise_links(root: Path, lesson: str, back: str = "") -> list[str]:
+    """Links to the exercises of a lesson: "the exercise", and those of its number that have no lesson: "exercise 17b".
+
+    Args:
+        root: the course's folder.
+        lesson: its name.
+        back: from the page to that folder, such as "../".
+    """
+    names = [
+        path.stem for path in sorted(root.glob("exercises/*/[0-9]*.ipynb")) if lesson_for(path.stem, root) == lesson
+    ]
+    words = ["the exercise" if name == lesson else f"exercise {name.partition('_')[0]}" for name in names]
+    return [f"[{said}]({back}exercises/{name}/{name}.ipynb)" for said, name in zip(words, names, strict=True)]
 
 
 def other_page(path: Path) -> NotebookPage:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
+from distlib.authoring.site.lesson_pages import exercise_links
 from distlib.classroom.my_course.lesson_promise import LessonPromise, opening_of, promise_of
 from distlib.classroom.student_copies.notebook_json import read_notebook
 
@@ -60,7 +61,7 @@ def syllabus_page(root: Path) -> str:
     lessons = read_lessons(root)
     rows = [
         f"| [{lesson.number} {lesson.promise.title}](course/{lesson.name}.ipynb)"
-        f"| {lesson.ability} | {lesson.promise.minutes} min | {_numbers(lesson)} | {_exercise(root, lesson)} |"
+        f"| {lesson.ability} | {lesson.promise.minutes} min | {_numbers(lesson)} | {_exercises(root, lesson)} |"
         for lesson in lessons
     ]
     table = ["| lesson | afterwards you can | reading | builds on | exercise |", "|---|---|--:|---|---|", *rows]
@@ -145,6 +146,5 @@ def _numbers(lesson: LessonFacts) -> str:
     return ", ".join(f"[{need.partition('_')[0]}](course/{need}.ipynb)" for need in lesson.needs) or "–"
 
 
-def _exercise(root: Path, lesson: LessonFacts) -> str:
-    path = f"exercises/{lesson.name}/{lesson.name}.ipynb"
-    return f"[exercise]({path})" if (root / path).exists() else "–"
+def _exercises(root: Path, lesson: LessonFacts) -> str:
+    return ", ".join(exercise_links(root, lesson.name)) or "–"

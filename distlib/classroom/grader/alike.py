@@ -25,6 +25,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from distlib.classroom.grader.course import Course
+from distlib.classroom.student_copies.copy_paths import lesson_for
 
 LENGTH = 8  # tokens of a piece
 LEAST_PIECES = 16  # that an answer must have left to be compared
@@ -84,7 +85,7 @@ def known_texts(course: Course, assignment: str) -> list[str]:
     """The code that all students have in front of them, and the instructor's solution."""
     exercise = Path(assignment) / f"{assignment}.ipynb"
     folders = [course.source_folder(".") / exercise, course.root / "exercises" / exercise]
-    paths = [*folders, course.root / "course" / f"{assignment}.ipynb"]
+    paths = [*folders, course.root / "course" / f"{lesson_for(assignment, course.root)}.ipynb"]
     return [cell.source for path in paths for cell in _code_cells(path)]
 
 

@@ -19,7 +19,7 @@ from distlib.classroom.my_course.notebooks_seen import (
     look_at,
     worked_last,
 )
-from distlib.classroom.my_course.own_course import OwnCourse, OwnExercise, OwnLesson
+from distlib.classroom.my_course.own_course import OwnCourse, OwnExercise, OwnLesson, exercise_alone
 from distlib.classroom.my_course.predictions_made import (
     PredictionsMade,
     keep_predictions,
@@ -83,6 +83,8 @@ def _own_course(course: Path, found: _Found) -> OwnCourse:
         for name, notebook in found.originals.items()
         if not _is_exercise(name) and (stem := lesson_of(name))
     ]
+    names = {lesson.name for lesson in lessons}
+    lessons += [exercise_alone(each) for name, each in exercises.items() if name not in names]
     lessons.sort(key=lambda lesson: lesson.name)
     games = _games(course, found.remarks)
     return OwnCourse(lessons, worked_last(found.seen), found.remarks, games)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from distlib.classroom.grader.point_sum import PointSum
@@ -91,7 +91,7 @@ class OwnExercise:
 
 @dataclass(frozen=True)
 class OwnLesson:
-    """A lesson, and its exercise where it has one.
+    """A lesson, and its exercise where it has one; or an exercise alone, see `exercise_alone`.
 
     Attributes:
         name: such as "02_all_reduce".
@@ -99,6 +99,7 @@ class OwnLesson:
         seen: what ran in it.
         exercise: of this lesson; None if it has none.
         predictions: what it asks, and what was committed.
+        is_exercise: whether it is an exercise alone.
     """
 
     name: str
@@ -106,6 +107,7 @@ class OwnLesson:
     seen: SeenNotebook
     exercise: OwnExercise | None = None
     predictions: PredictionsMade = PredictionsMade()
+    is_exercise: bool = False
 
     @property
     def number(self) -> str:
@@ -114,12 +116,15 @@ class OwnLesson:
     @property
     def title(self) -> str:
         """As a sentence names it: "lesson 02, All-reduce"."""
-        return f"lesson {self.number}, {self.promise.short_title}"
+        return f"{'exercise' if self.is_exercise else 'lesson'} {self.number}, {self.promise.short_title}"
 
     @property
     def has_run(self) -> bool:
-        """Whether its cells have run, but for one or two. That says nothing about who has run them, and why."""
-        return self.seen.share >= ENOUGH
+        """Whether its cells have run, but for one or two. That says nothing about who has run them, and why.
+
+        An exercise alone has no lesson to run.
+        """
+        return self.is_exercise or self.seen.share >= ENOUGH
 
     @property
     def is_done(self) -> bool:
@@ -162,12 +167,19 @@ class OwnLesson:
         return self.exercise.next if self.exercise else ""
 
 
+def exercise_alone(exercise: OwnExercise) -> OwnLesson:
+    """An exercise that has no lesson of its name. It is a side road, so it is optional."""
+    title = exercise.promise.title[:1].upper() + exercise.promise.title[1:]
+    promise = replace(exercise.promise, title=title, minutes=0, able=(), is_optional=True)
+    return OwnLesson(exercise.name, promise, SeenNotebook(0, 0, "", ""), exercise, is_exercise=True)
+
+
 @dataclass(frozen=True)
 class OwnCourse:
     """All of it.
 
     Attributes:
-        lessons: in the course's order.
+        lessons: in the course's order, with exercises that have none among them.
         last: where the student was: the path in `work/` of the notebook that was worked on last; "" for nowhere.
         remarks: what can't be read, and the like: sentences.
         games: the best play of each level, in the order of lessons.
@@ -187,6 +199,11 @@ class OwnCourse:
     def counted(self) -> list[OwnLesson]:
         """The lessons whose hours count: all that are not optional, and optional ones that were begun."""
         return [lesson for lesson in self.lessons if not lesson.promise.is_optional or lesson.is_begun]
+
+    @property
+    def counted_lessons(self) -> list[OwnLesson]:
+        """Of these, all but exercises alone."""
+        return [lesson for lesson in self.counted if not lesson.is_exercise]
 
     @property
     def minutes_done(self) -> float:

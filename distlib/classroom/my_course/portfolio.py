@@ -85,7 +85,7 @@ def portfolio(course: Path, own: OwnCourse, name: str, today: date, *, unfolded:
         today: when it was made.
         unfolded: whether the code is open, as for printing it.
     """
-    done = [lesson for lesson in own.lessons if lesson.is_done]
+    done = [lesson for lesson in own.counted_lessons if lesson.is_done]
     written = [each for each in own.exercises if any(function.source for function in each.functions)]
     return render(
         "portfolio.html",
@@ -108,9 +108,10 @@ def _tiles(own: OwnCourse, done: Sequence[OwnLesson]) -> list[tuple[str, str]]:
     """Numbers, and what they count."""
     passing = sum(len(each.names(PASSES)) for each in own.exercises)
     marks = [each.marks for each in own.exercises if each.marks]
-    ran, predicted = sum(lesson.has_run for lesson in own.lessons), sum(each.predictions.number for each in own.lessons)
-    tiles = [(str(len(done)), f"of {count(len(own.counted), 'lesson')} done")] if done else []
-    tiles += [(str(ran), f"of {count(len(own.counted), 'lesson')} run")] if ran > len(done) else []
+    lessons = own.counted_lessons
+    ran, predicted = sum(lesson.has_run for lesson in lessons), sum(each.predictions.number for each in lessons)
+    tiles = [(str(len(done)), f"of {count(len(lessons), 'lesson')} done")] if done else []
+    tiles += [(str(ran), f"of {count(len(lessons), 'lesson')} run")] if ran > len(done) else []
     tiles += [(str(predicted), f"prediction{'' if predicted == 1 else 's'} before a run")] if predicted else []
     tiles += [
         (str(passing), f"function{'' if passing == 1 else 's'} that pass{'es' if passing == 1 else ''} the tests")

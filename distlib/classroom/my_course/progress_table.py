@@ -59,7 +59,7 @@ def in_numbers(own: OwnCourse) -> str:
     "Run: 3 of 19 lessons. To come: about 50 hours.
     Done: 2 of 19 lessons, 9 of 110 predictions, 9 of 80 functions, 2 of 17 hand-ins made; about 4.2 hours."
     """
-    lessons, exercises = own.counted, [lesson.exercise for lesson in own.counted if lesson.exercise]
+    lessons, exercises = own.counted_lessons, [lesson.exercise for lesson in own.counted if lesson.exercise]
     functions = sum(len(each.functions) for each in exercises)
     passing = sum(len(each.names(PASSES)) for each in exercises)
     ran, done = (
@@ -125,12 +125,15 @@ def _due(due: datetime) -> str:
 def _title(lesson: OwnLesson, room: int | None = None) -> str:
     """ "Two trees, many nodes, optional": cut if there is room for less."""
     title, optional = lesson.promise.short_title, ", optional" if lesson.promise.is_optional else ""
+    optional += " exercise" if lesson.is_exercise else ""
     if room is not None and len(title) + len(optional) > room:
         title = title[: room - len(optional) - 1].rstrip(" ,") + "…"
     return title + optional
 
 
 def _ran(lesson: OwnLesson) -> str:
+    if lesson.is_exercise:
+        return ""
     if lesson.has_run:
         return "✓"
     return f"◐ {lesson.seen.ran} of {lesson.seen.cells}" if lesson.seen.ran else "–"
@@ -186,7 +189,14 @@ def _linked(lesson: OwnLesson) -> list[str]:
     lesson_file = lesson_copy(lesson.name).removeprefix(f"{FOLDER}/")
     exercise_file = exercise_copy(lesson.name).removeprefix(f"{FOLDER}/")
     exercise = f"[{passing.replace('–', 'to do')}]({exercise_file})" if lesson.exercise else ""
-    return [number, f"[{title}]({lesson_file})", ran, predicted, exercise, *others]
+    return [
+        number,
+        f"[{title}]({exercise_file if lesson.is_exercise else lesson_file})",
+        ran,
+        predicted,
+        exercise,
+        *others,
+    ]
 
 
 def _row(cells: Sequence[str]) -> str:

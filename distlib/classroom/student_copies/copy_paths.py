@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from string import ascii_lowercase
 
 from distlib.classroom.student_copies.notebook_json import Cell, Notebook, text_of, without_outputs
 
@@ -32,6 +33,19 @@ def exercise_copy(name: str) -> str:
 def lesson_of(copy: str) -> str:
     """The name that a lesson and its exercise share, from the path of a copy of one of them."""
     return copy.rpartition("/")[2].removesuffix(".ipynb").removeprefix("lesson_")
+
+
+def lesson_for(exercise: str, course: Path) -> str:
+    """The name of the lesson that an exercise is about: its own, or of "17b_more_patients" that of lesson 17.
+
+    Args:
+        exercise: its name.
+        course: the course's folder.
+    """
+    lessons = [path.stem for path in sorted(course.glob("course/[0-9]*.ipynb"))]
+    number = exercise.partition("_")[0].rstrip(ascii_lowercase)
+    same_number = [name for name in lessons if name.startswith(f"{number}_")]
+    return exercise if exercise in lessons or not same_number else same_number[0]
 
 
 FIRST_LESSON = lesson_copy("00_start_here")

@@ -1,1 +1,1 @@
-"""Exercise 16: environments, jobs and checkpoints."""
+"""Exercise 16b: environments, jobs and checkpoints."""

@@ -1,4 +1,4 @@
-"""Exercise 16: names of nodes, the variables of a rank, and the checkpoint that all ranks can go on from."""
+"""Exercise 16b: names of nodes, the variables of a rank, and the checkpoint that all ranks can go on from."""
 
 from __future__ import annotations
 

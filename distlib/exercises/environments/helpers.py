@@ -1,4 +1,4 @@
-"""Exercise 16: the function that its check supplies."""
+"""Exercise 16b: the function that its check supplies."""
 
 from __future__ import annotations
 

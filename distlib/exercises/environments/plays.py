@@ -1,4 +1,4 @@
-"""Plays of exercise 16: variables of many tasks, and checkpoints in a folder.
+"""Plays of exercise 16b: variables of many tasks, and checkpoints in a folder.
 
 Files are real, in a temporary folder that each rank has to itself, as nodes have disks of their own.
 """

@@ -1,8 +1,9 @@
 # %% [markdown]
-# # Exercise 16: environments
+# # Exercise 16b: launching
 #
 # You write three functions that a training needs on a cluster: one reads the list of nodes that Slurm gives a job, one
-# tells each process who it is and where the others are, and one goes on from a checkpoint after a crash.
+# tells each process who it is and where the others are, and one goes on from a checkpoint after a crash. The exercise
+# is a side road: no later exercise needs it.
 #
 # - **Time:** about 90 minutes.
 # - **Before:** read the lesson [Environments](../../course/16_environments.ipynb).
@@ -658,15 +659,15 @@ for rank, (node, local) in enumerate([(0, 0), (0, 1), (1, 0)]):
 # ## Check everything
 #
 # This cell runs the tests on your functions, as they are defined now. It shows what passes and what to do next. It
-# takes some seconds and gives no marks. In a terminal, `distlib check 16_environments` does the same with the saved
+# takes some seconds and gives no marks. In a terminal, `distlib check 16b` does the same with the saved
 # notebook.
 
 # %% tags=["skip-execution"]
 from distlib.classroom import check_exercise
 
-check_exercise("16_environments")
+check_exercise("16b_launching")
 
 # %% [markdown] text="hand_in"
 
 # %% tags=["skip-execution"]
-# from distlib.classroom import hand_in; hand_in("16_environments")
+# from distlib.classroom import hand_in; hand_in("16b_launching")
