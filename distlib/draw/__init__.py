@@ -24,6 +24,8 @@
     placements               which device, or rank, holds which piece of which array (`HeldPieces`)
     compare_costs            what several ways cost, in several quantities: a bar for each
     decision_tree            questions, and what to do for each answer
+    who_waits                which rank of a deadlock waits for which
+    before_and_after         which numbers each rank has before a collective, and after it
     mesh_cube                the ranks of a mesh, and the groups along its axes
     mesh_on_nodes            which groups of a mesh lie inside a node, and which across nodes
 
@@ -37,6 +39,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from distlib.draw.charts.before_and_after import before_and_after
     from distlib.draw.charts.byte_bars import bytes_per_rank
     from distlib.draw.charts.cost_bars import compare_costs
     from distlib.draw.charts.curves import curves
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
     from distlib.draw.charts.step_panels import step_timeline
     from distlib.draw.charts.sweeps import sweep
     from distlib.draw.charts.timelines import timeline
+    from distlib.draw.charts.wait_circles import who_waits
     from distlib.draw.chunks.chunk_history import ChunkHistory, watch_chunks
     from distlib.draw.picture import Picture
     from distlib.draw.players.cluster_board import play_cluster
@@ -67,6 +71,7 @@ __all__ = [
     "ChunkHistory",
     "HeldPieces",
     "Picture",
+    "before_and_after",
     "bytes_per_rank",
     "compare_costs",
     "curves",
@@ -94,12 +99,14 @@ __all__ = [
     "speed_up",
     "timeline",
     "watch_chunks",
+    "who_waits",
 ]
 
 _HOMES = {
     "ChunkHistory": "chunks.chunk_history",
     "HeldPieces": "charts.placements",
     "Picture": "picture",
+    "before_and_after": "charts.before_and_after",
     "bytes_per_rank": "charts.byte_bars",
     "compare_costs": "charts.cost_bars",
     "curves": "charts.curves",
@@ -127,6 +134,7 @@ _HOMES = {
     "speed_up": "charts.speed_ups",
     "timeline": "charts.timelines",
     "watch_chunks": "chunks.chunk_history",
+    "who_waits": "charts.wait_circles",
 }
 
 

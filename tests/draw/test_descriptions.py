@@ -27,18 +27,23 @@ from distlib.training.ddp.step_times import Span, StepTimes
 from distlib.training.schedules import one_forward_one_backward, time_schedule, zero_bubble
 from distlib.training.zero import Sample
 from distlib.worlds.calibration import Comparison
+from distlib.worlds.diagnosis import DeadlockError
 from tests.tools.descriptions import FEWEST, descriptions, undescribed, undescribed_in, unnamed
 from tests.tools.draw_samples import cut_array, ring_trace
 
 ROOT = Path(__file__).parents[2]
 WIDGET = "application/vnd.jupyter.widget-view+json"
 TRACE = ring_trace(4)
+HANG = """cell 1, line 2: deadlock. rank 0 waits to send 4 float32 to rank 1 (cell 1, line 2, round 1)
+  ← rank 1 waits to send 4 float32 to rank 0 (cell 1, line 2, round 1)
+  ← rank 0."""
 WORLD = SimulatedWorld(4)
 TIMED = time_schedule(one_forward_one_backward(2, 4))
 ALIVE = [Sample("forward", 0.0, {"parameters": 64, "activations": kept}) for kept in (0, 64)]
 CLUSTER = Cluster.flat(64, Link(1e-5, 2.5e9))
 
 SHOWN: dict[str, Callable[[], Any]] = {
+    "before_and_after": lambda: draw.before_and_after({"shift": ([[1], [2]], [[2], [1]])}, title="Two ranks"),
     "bytes_per_rank": lambda: draw.bytes_per_rank(TRACE),
     "curves": lambda: draw.curves({"plain": [(0, 2.0), (1, 0.5)]}, along="seconds", values="loss", title="Loss"),
     "decision_tree": lambda: draw.decision_tree({"Does it rain?": {"yes": "stay", "no": "go"}}, title="Today, at 7"),
@@ -69,6 +74,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "step_timeline": lambda: draw.step_timeline({"alone": StepTimes(0.0, 1.0, [Span("forward", "0", 0.0, 1.0)])}),
     "sweep": lambda: draw.sweep({"plain": {1: [0.5, 0.6], 2: [0.7]}}, along="workers", title="Found"),
     "timeline": lambda: draw.timeline(TRACE),
+    "who_waits": lambda: draw.who_waits(DeadlockError(HANG)),
 }
 NOT_SHOWN = {"ChunkHistory", "HeldPieces", "Picture", "watch_chunks"}
 
