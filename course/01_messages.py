@@ -9,13 +9,12 @@
 # > - name the parts of a message, and say when `send` and `recv` return,
 # > - cause a deadlock, read its report, and repair it in three ways,
 # > - count the rounds, the steps and the seconds of a program,
-# > - draw broadcast, scatter, gather and reduce, and say what each of them costs.
+# > - draw broadcast, scatter, gather and reduce, and say what a broadcast costs.
 # >
-# > **Time:** about 55 minutes. **You need:** [Start here](00_start_here.ipynb). No GPU. Why should somebody who trains
-# > networks care about `send` and `recv`? Because training on many GPUs is made of them. **Broadcast** hands out a
-# > model's first weights, so that all ranks start from the same model. **Scatter** hands out the shares of a batch.
-# > **Gather** collects predictions. **Reduce** adds up losses and gradients. And when a training job hangs, some rank
-# > is usually waiting in such a call for a message that no other rank sends.
+# > **Time:** about 50 minutes. **You need:** [Start here](00_start_here.ipynb). No GPU.
+#
+# Training on many GPUs is made of messages. Before the first step, all ranks get the same weights by messages. After
+# every step, messages add up their gradients. So whoever understands messages can say what a training run waits for.
 
 # %% tags=["folded"]
 # The imports
@@ -32,15 +31,22 @@ from distlib import (
     SimulatedWorld,
     World,
 )
-from distlib.collectives import broadcast, gather, scatter
-from distlib.draw import play_timeline, predict, timeline
+from distlib.collectives import broadcast, gather, reduce, scatter
+from distlib.draw import (
+    before_and_after,
+    play_timeline,
+    predict,
+    timeline,
+    who_waits,
+)
 
 world = World(4)
 
 # %% [markdown]
 # ## What a message is
 #
-# A message is a tensor with an address. Send one, and look at everything that the trace knows about it.
+# A **message** is a tensor with an address. Rank 1 sends one to rank 3, and the **trace** of the run shows what the
+# world knows about it.
 
 
 # %%
@@ -61,17 +67,10 @@ print(f"sent by {message.site.place}, received by {message.receive_site.place}")
 assert results[3].tolist() == [[5, 5, 5], [5, 5, 5]]
 
 # %% [markdown]
-# | part of a message | which side names it | must both sides agree? |
-# |---|---|---|
-# | source | the sender *is* it; the receiver writes `src=` | yes, unless the receiver takes from any rank |
-# | destination | the sender writes `dst=` | the receiver *is* it |
-# | tag | both; without `tag=` it is 0 | yes |
-# | number of elements | the tensors of both | yes |
-# | dtype | the tensors of both | yes |
-# | shape | the tensors of both | no: the elements come in order |
+# A message carries numbers only. The receiver must already have a tensor with room for them, and both ranks must agree
+# on how many numbers come and of which dtype. They may choose different shapes, because the numbers arrive in order.
 #
-# The receiver must have room for what comes, and know its dtype. Both sides know that from the program, not from the
-# message. If they do not agree, you get an error that names both.
+# Here the two ranks do not agree:
 
 
 # %%
@@ -94,14 +93,17 @@ assert (message.shape, message.dtype, message.nbytes) == ((2, 3), "float64", 48)
 assert "float64" in str(world.last_error) and "float32" in str(world.last_error)
 
 # %% [markdown]
+# The error names both ranks, both tensors and both lines of your cell. The **tag** is a number that the two sides also
+# have to agree on, and 0 unless you choose it. [Lesson 01b](01b_messages_closer.ipynb) shows what tags are for.
+#
 # ## A message is a meeting
 #
-# `send` returns when the other rank has taken the message. `recv` returns when the message is there. So the one that
-# comes first waits for the other. This is called a **rendezvous**.
+# `send` returns when the other rank has taken the message, and `recv` returns when the message has arrived. So the rank
+# that comes first waits for the other one. This is called a **rendezvous**.
 #
-# To see the waiting exactly, we use a `SimulatedWorld`. It runs the same functions, with real tensors, but on a clock
-# of its own. Its seconds are **virtual**: computing takes none of them, `comm.sleep(2)` takes 2 of them (and none of
-# yours), and a message takes what its link says: a **latency**, and its bytes divided by the **bandwidth**.
+# To see this waiting exactly, we use a `SimulatedWorld`. It runs the same functions with real tensors, but on a clock
+# of its own, in **virtual seconds**. Computing takes no virtual time, `comm.sleep(2)` takes 2 s of it, and a message
+# takes what its link says: the **latency**, and then the time for its bytes at the link's **bandwidth**.
 
 # %%
 LINK = Link(latency=0.5, bandwidth=16)  # 0.5 s, and 16 bytes per second
@@ -139,11 +141,11 @@ print(guess_1.compare(f"{done[0]:g} s"))
 timeline(slow.trace)
 
 # %% [markdown]
-# Rank 0 calls `send` at once, but rank 1 comes after 2 seconds. Then the message takes 0.5 s of latency and, with 16
-# bytes at 16 bytes per second, 1 s more. So rank 0 is done at 3.5 s. The hatched bar is its waiting.
+# Rank 0 calls `send` at once, but rank 1 arrives after 2 s, so rank 0 waits: the hatched bar. Then the message takes
+# 1.5 s, and both ranks are done at 3.5 s. Ranks 2 and 3 show the opposite case, in which the receiver comes first and
+# waits. The picture hatches only the waiting of senders.
 #
-# Ranks 2 and 3 show the other way around. The receiver is early, and waits until the message is there, at 5.5 s. (The
-# picture shows how long a rank waits to send, but not how long it waits to receive.)
+# **Whoever comes first waits.**
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -151,9 +153,9 @@ assert done == [3.5, 3.5, 5.5, 5.5]
 assert 2 + LINK.latency + 16 / LINK.bandwidth == 3.5
 
 # %% [markdown]
-# ## A swap
+# ## A circle of waiting
 #
-# Ranks 0 and 1 want to swap their tensors, and so do ranks 2 and 3. Each sends first, then receives.
+# Ranks 0 and 1 want to swap their tensors, and so do ranks 2 and 3. Each rank sends first, and then receives.
 
 
 # %%
@@ -178,19 +180,33 @@ try:
 except DeadlockError as error:
     print(error, "\n")
     print(guess_2.compare("deadlock"))
-    assert {0, 1} <= set(error.ranks)
+    hang = error
+
+# %%
+who_waits(hang, title="A deadlock is a circle")
 
 # %% [markdown]
-# Read it from the top. Rank 0 waits, in a certain line, to send to rank 1. Rank 1 waits to send to rank 0. The arrow
-# comes back to rank 0: a circle. **A deadlock is a circle of ranks each of which waits for the next one.** The message
-# ends with a hint, and names the other ranks that are stuck. (A rank can also wait for one that has already returned.
-# Then there is no circle: the message ends with that rank.)
+# The report is this picture in words. Rank 0 waits to send to rank 1, and rank 1 waits to send to rank 0. Neither
+# comes to its `recv`, so neither message is ever taken. Ranks 2 and 3 wait for each other in the same way.
 #
-# To repair it, break the circle. There are three ways.
+# **A deadlock is a circle of ranks, each of which waits for the next one.**
 #
-# **Order.** One of the two receives first. **Start without waiting.** `isend` and `irecv` return at once. You get a
-# handle, and `wait()` on it returns when the message has been taken, or has arrived. **Exchange.** One call that does
-# both.
+# <details><summary>A deadlock without a circle</summary>
+#
+# | if … | then … |
+# |---|---|
+# | a rank waits for one that has already returned | the report ends with this rank, and there is no circle |
+# | a rank waits for a message from any rank, and nobody will send | the report names all that it could come from |
+#
+# </details>
+#
+# To repair a deadlock, break the circle. There are three ways:
+#
+# | repair | what changes |
+# |---|---|
+# | **order** | one of the two ranks receives first |
+# | **start without waiting** | `isend` and `irecv` return a handle at once; its `wait()` waits for the message |
+# | **exchange** | one call sends and receives at the same time |
 
 
 # %%
@@ -236,7 +252,7 @@ for repair in (in_order, with_irecv, with_isend, with_exchange):
     assert world.run(repair) == slow.run(repair) == [1, 0, 3, 2]
 
 # %% [markdown]
-# All four swap the tensors. Do they also take the same time?
+# All four repairs swap the tensors. Do they also take the same time?
 
 # %%
 guess_3 = predict(
@@ -255,13 +271,11 @@ alike = len(set(seconds.values())) == 1
 print(guess_3.compare("all the same" if alike else slowest))
 
 # %% [markdown]
-# With an order, rank 1 sends only after it has received: one message after the other. With the others, both messages
-# travel at once. Use `exchange` where a rank sends and receives at the same time. It is the shortest, and hard to get
-# wrong.
+# In an order, rank 1 sends only after it has received, so one message travels after the other. In the other repairs
+# both messages travel at once. **Use `exchange` where a rank sends and receives at the same time.**
 #
-# Here is the repair by order, to play. Press **Play**, or click into the picture and use the keys: space plays and
-# pauses, ← and → go one picture back and on, Home and End go to the start and the end. Point at an arrow to read what
-# is in the message and which line sent it. The bars on the right count bytes.
+# Here is the repair by order, to play. Press **Play**, or click into the picture: space plays and pauses, and the arrow
+# keys go one picture back and on. Point at an arrow to read what the message holds and which line sent it.
 
 # %%
 slow.run(in_order)
@@ -289,10 +303,11 @@ try:
     slow.run(waits_in_vain)
 except DeadlockError as error:
     assert "rank 1 has already returned" in str(error)
+assert {0, 1} <= set(hang.ranks)
 
 # %% [markdown]
-# **Try it: make it deadlock.** In the cell below, change as little as you can so that the ranks wait for ever again. Is
-# there a change after which ranks 2 and 3 still swap, and only ranks 0 and 1 are stuck?
+# **Try it: make it deadlock.** Change the cell below so that the ranks wait forever again, with as small a change as
+# you can. Is there a change after which ranks 2 and 3 still swap, and only ranks 0 and 1 are stuck?
 
 
 # %%
@@ -342,24 +357,17 @@ except DeadlockError as error:
 # %% [markdown]
 # ## How to count: rounds, steps, seconds
 #
-# The course measures a program in three ways. All of them come from a run.
+# A program can be slow because its messages wait for each other, because one rank has too much to send, or because its
+# network is slow. The course has a number for each of these reasons:
 #
-# > **Round.** A message is in round 1 if its sender had received nothing before it sent. Otherwise it is one round
-# > later than the latest message that its sender had received. *The rounds of a run are its longest chain of messages
-# > each of which had to wait for the one before.* (After `irecv`, a message counts as received when `wait()` returns.)
-# >
-# > **Step.** In one step, every rank may send one message and receive one. All messages of a step travel at the same
-# > time. A blocking call must return before the rank makes its next one. *The steps of a run are the seconds that it
-# > takes if every message takes one second, and nothing else takes any time.*
-# >
-# > **Second.** What the clock says. In a `SimulatedWorld` it is a *virtual second*, which follows from the latency and
-# > the bandwidth of the links, and from `comm.sleep`.
+# | number | what it counts | depends on |
+# |---|---|---|
+# | **rounds** | the longest chain of messages, each of which had to wait for the one before | the program |
+# | **steps** | the turns of a run, if a rank can send one message and receive one in each turn | the program |
+# | **seconds** | the time on the clock, or on the virtual clock | the program and the network |
 #
-# Rounds and steps belong to a program, whatever the latency and the bandwidth. (For two exceptions, receiving from any
-# rank and a `send` that does not wait, see [01b](01b_messages_closer.ipynb).) Seconds need a network. (A *training*
-# step, that of the optimizer, is something else. The course then says "training step".)
-#
-# An example: rank 0's tensor has to reach ranks 1, 2 and 3. Rank 0 can send it to each of them, or they can pass it on.
+# For example, a tensor of rank 0 has to reach ranks 1, 2 and 3. Rank 0 can send it to each of them, or the ranks can
+# pass it on.
 
 
 # %%
@@ -408,13 +416,27 @@ alike = steps["to_each"] == steps["pass_on"]
 print(guess_4.compare("both the same" if alike else min(steps, key=steps.__getitem__)))
 
 # %% [markdown]
-# `to_each` has one round: rank 0 has received nothing, so none of its messages had to wait for another. But it sends
-# three messages, one at a time: three steps. `pass_on` has a chain of three messages, 0 → 1 → 2 → 3: three rounds, and
-# three steps. Both take 3 · 1.5 s. The swap with `exchange` has one of each: every rank sends one message and receives
-# one, at the same time.
+# In `to_each` no message waits for another one to arrive, because rank 0 has the tensor from the start: one round. But
+# rank 0 sends the messages one at a time, which takes three steps. In `pass_on` each message waits for the one before,
+# so there are three rounds, and also three steps. In the swap by `exchange` all messages travel in one step.
 #
-# A run never takes fewer steps than rounds. If it takes more, then something else holds it up: a rank that has several
-# messages to send or to receive, as in `to_each`, or calls in a bad order.
+# **More steps than rounds: a rank has several messages to send, or several to receive.**
+#
+# <details><summary>Exactly</summary>
+#
+# A message is in round 1 if its sender had received nothing before. Otherwise it is one round later than the latest
+# message that its sender had received. After `irecv`, a message counts as received when `wait()` returns. The rounds of
+# a run are the latest round of a message.
+#
+# The steps of a run are the seconds that it takes if every message takes one second, and nothing else takes any time.
+#
+# | if … | then … |
+# |---|---|
+# | a rank receives from any rank, or sends do not wait | both can change: [01b](01b_messages_closer.ipynb) |
+# | calls come in a bad order, as in the swap by order | there can be more steps than a busy rank explains |
+# | the text says "training step" | it means a step of the optimizer |
+#
+# </details>
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -425,20 +447,64 @@ assert count(with_irecv) == count(with_isend) == (1, 1, 1.5)
 # %% [markdown]
 # ## Four patterns
 #
-# Four ways to move data between one rank, the **root**, and all others are so common that they have names.
+# Four ways to move data between one rank, the **root**, and all others are so common that they have names. The library
+# has all four. Run them, and look at what each rank has before and after.
+
+
+# %% tags=["folded"]
+# Runs each pattern, and keeps what the ranks have before it and after it
+def one_pattern(comm: Communicator, name: str) -> tuple[list[float], list[float]]:
+    is_root, own = comm.rank == 0, torch.tensor([comm.rank + 1.0])
+    all_four = torch.arange(1.0, 5) if is_root else torch.zeros(4)
+    before = all_four.tolist() if name == "scatter" else own.tolist()
+    if name == "broadcast":
+        broadcast(comm, own)
+    elif name == "reduce":
+        reduce(comm, own)
+    elif name == "scatter":
+        scatter(comm, all_four)  # in place: part r on rank r
+        own = all_four[comm.rank : comm.rank + 1]
+    else:
+        all_four[comm.rank] = own
+        gather(comm, all_four)  # in place: on the root
+        own = all_four
+    only_root_has_it = name in ("reduce", "gather") and not is_root
+    only_root_had_it = name in ("broadcast", "scatter") and not is_root
+    return [] if only_root_had_it else before, [] if only_root_has_it else own.tolist()
+
+
+panels = {}
+for name in ("broadcast", "scatter", "gather", "reduce"):
+    before, after = zip(*world.run(one_pattern, name), strict=True)
+    panels[name] = before, after
+
+# %%
+before_and_after(panels, title="Four patterns between rank 0 and all ranks")
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert panels["broadcast"] == (([1], [], [], []), ([1],) * 4)
+assert panels["scatter"] == (([1, 2, 3, 4], [], [], []), ([1], [2], [3], [4]))
+assert panels["gather"] == (([1], [2], [3], [4]), ([1, 2, 3, 4], [], [], []))
+assert panels["reduce"] == (([1], [2], [3], [4]), ([10], [], [], []))
+
+# %% [markdown]
+# You meet all four in a training run:
 #
-#     broadcast   root [abcd] ──► every rank [abcd]          one tensor to all
-#     scatter     root [abcd] ──► [a] [b] [c] [d]            one part to each
-#     gather      [a] [b] [c] [d] ──► root [abcd]            the other way around: one from each
-#     reduce      [a] [b] [c] [d] ──► root [a + b + c + d]   a gather that adds up
+# | pattern | what it does | in a training run |
+# |---|---|---|
+# | **broadcast** | copies one tensor to all ranks | all ranks start from the same weights |
+# | **scatter** | gives each rank its part | each rank gets its share of a batch |
+# | **gather** | collects one part from each rank | predictions come together |
+# | **reduce** | adds up one tensor from each rank | losses and gradients are added up |
 #
-# Each can be done in more than one way, and the ways differ in cost. You write good ones in the exercise. Here we look
-# at simple ones, and count.
+# Each pattern can be done in several ways, and the ways differ in cost.
 #
-# ### Broadcast, flat and by a tree
+# ## Many hands make a broadcast fast
 #
-# Flat means that the root does everything itself. But as soon as rank 2 has the tensor, it can help: every rank that
-# has the tensor can send it on. We write such a tree for four ranks only; the general case is yours.
+# In a flat broadcast, the root sends the tensor to every rank. But as soon as rank 2 has the tensor, it can help, and
+# so can every rank that has it. Here is such a tree for four ranks. You write the tree for any number of ranks in the
+# exercise.
 
 
 # %%
@@ -501,9 +567,9 @@ timeline(traces["flat_broadcast"], title="Flat: the root sends to each")
 timeline(traces["tree_of_four"], title="A tree: rank 2 helps")
 
 # %% [markdown]
-# The tree has *more* rounds and is faster: two steps instead of three, with the same three messages. That looks like
-# a small gain. But the number of ranks that have the tensor can double in every step: 1, 2, 4, 8. Play the library's
-# broadcast on 8 ranks, and count the ranks that have the tensor after each step.
+# The tree has more rounds, because rank 2 has to wait before it can help. And the tree is faster, because two ranks
+# send at the same time in its second step. On more ranks it gains more: in every step, each rank that has the tensor
+# can give it to one more rank. Play the library's broadcast on 8 ranks, and count.
 
 # %%
 eight = SimulatedWorld(8, Cluster.flat(8, LINK))
@@ -514,11 +580,11 @@ print("ranks that have the tensor:", holders)
 play_timeline(eight.trace, title="Broadcast by a tree, 8 ranks", by="time")
 
 # %% [markdown]
-# So N ranks need ⌈log₂ N⌉ steps, where flat needs N − 1. It cannot be done with fewer steps, because in one step a rank
-# can hand the tensor to one other rank only: the number of those that have it doubles at most.
+# The number of ranks that have the tensor doubles in every step: 1, 2, 4, 8. **A tree broadcasts to N ranks in
+# ⌈log₂ N⌉ steps, and a flat broadcast needs N − 1.** Fewer steps are impossible, because a rank can hand the tensor to
+# only one other rank in a step.
 #
-# A **reduce** is the same picture backwards: three messages come to the root, one after the other, or along a tree in
-# which every rank adds up what it gets and sends the sum on.
+# A reduce is the same picture backwards. Every rank adds up what it receives, and sends the sum on.
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -529,8 +595,8 @@ assert holders == [1, 2, 4, 8] and eight.elapsed == 3 * 1.5
 
 # %% [markdown]
 # **Try it: make rank 2 slow.** In the cell below rank 2 does other work for 3 s before it takes part. Which ranks have
-# to wait for it in the flat broadcast, and which in the tree? Guess, then run it. Then make another rank slow. Is there
-# one that hurts the flat broadcast more than the tree?
+# to wait for rank 2 in the flat broadcast, and which in the tree? Guess, then run the cell. Then make another rank
+# slow. Which slow rank hurts the flat broadcast more than the tree?
 
 # %%
 SLOW_RANK = None  # set it to 2
@@ -564,9 +630,9 @@ assert times[1, "tree_of_four"] == [4.5, 4.5, 3, 3]
 # %% [markdown]
 # <details><summary>What follows: open it when you have tried</summary>
 #
-# A rank that sends to a slow one has to wait for it, and so do all ranks that it would serve next. The tree sends to
-# rank 2 first, the flat broadcast to rank 1. The rank that is served last keeps few others waiting: a slow rank 3
-# delays one other rank at most.
+# The root has to wait for a slow rank before it can serve the next one. The tree serves rank 2 first, so a slow rank 2
+# delays everybody in the tree. The flat broadcast serves rank 1 first, so a slow rank 1 delays everybody in the flat
+# broadcast. The rank that is served last delays at most one other rank.
 #
 # </details>
 
@@ -580,19 +646,18 @@ assert times[1, "tree_of_four"] == [4.5, 4.5, 3, 3]
 # |---|---|
 # | `comm.rank`, `comm.world_size` | `dist.get_rank()`, `dist.get_world_size()` |
 # | `comm.send`, `comm.recv` | `dist.send`, `dist.recv` |
+# | `comm.exchange(outgoing, dst, incoming, src)` | `dist.batch_isend_irecv([...])` |
 # | `World(4)` and `world.run(f)` | `torchrun --nproc-per-node 4 program.py` |
 #
 # Our communicator also checks every message. In `torch.distributed` on gloo (torch 2.13), a message that is too long
 # for the receiver's tensor aborts the receiving process, and the sender notices nothing.
 #
-# The four patterns have the same names, too. `torch_distributed` sets up torch's group over our four ranks, so that we
-# can compare the results.
+# `torch_distributed` sets up torch's group over our four ranks. So we can compare the four patterns of torch with ours.
 
 # %%
 import torch.distributed as dist
 
 from distlib import torch_distributed
-from distlib.collectives import reduce
 
 
 def patterns_of_torch(comm: Communicator) -> dict[str, list[float]]:
@@ -648,10 +713,7 @@ with World(4, seed=100) as other:
     assert not set(other.run(draw_one)) & set(first)
 
 # %% [markdown]
-# | here, `comm` | in torch.distributed |
-# |---|---|
-# | `comm.exchange(outgoing, dst, incoming, src)` | `dist.batch_isend_irecv([...])` |
-# | `comm.recv(tensor)` from any rank | `dist.recv(tensor)`, not with every backend |
+# <details><summary>How torch, our library and the exercise hand over a result</summary>
 #
 # | pattern | in torch.distributed | in the library | in the exercise |
 # |---|---|---|---|
@@ -660,7 +722,9 @@ with World(4, seed=100) as other:
 # | scatter | `dist.scatter(part, list_of_parts, src)` | rank r gets part r of its tensor filled | returns the part |
 # | gather | `dist.gather(tensor, list_to_fill, dst)` | the root gets part r of rank r's tensor | returns a list |
 #
-# "The library" is `distlib.collectives`, which this lesson uses. In the exercise you return the result instead.
+# "The library" is `distlib.collectives`. To receive from any rank, torch has `dist.recv(tensor)`, not in every backend.
+#
+# </details>
 
 # %%
 world.close()
@@ -668,11 +732,13 @@ world.close()
 # %% [markdown]
 # ## In short
 #
-# - Here `send` and `recv` meet, and whoever comes first waits.
-# - A deadlock is a circle of ranks that wait for each other, or a wait for a rank that has returned.
-# - Break a circle with an order, with `isend` or `irecv`, or with `exchange`.
-# - A tree broadcasts in ⌈log₂ N⌉ steps. Rank 0 alone needs N − 1.
-# - Rounds are the longest chain of messages. In a step, each rank sends at most one message.
+# - `send` and `recv` meet: the rank that comes first waits for the other.
+# - A deadlock is a circle of ranks, each of which waits for the next one.
+# - Break the circle with an order, with `isend` or `irecv`, or with `exchange`.
+# - A tree broadcasts to N ranks in ⌈log₂ N⌉ steps. The root alone needs N − 1.
+# - Rounds are the longest chain of messages. A busy rank makes more steps than rounds.
+#
+# <details><summary>What the four patterns cost</summary>
 #
 # | pattern, N ranks, a tensor of S bytes | messages | rounds | steps | busiest rank moves |
 # |---|---|---|---|---|
@@ -680,11 +746,13 @@ world.close()
 # | broadcast or reduce, by the best tree | N − 1 | ≤ ⌈log₂ N⌉ | ⌈log₂ N⌉ | ≤ ⌈log₂ N⌉ S |
 # | scatter or gather of S bytes in all, directly | N − 1 | 1 | N − 1 | (N − 1)/N · S |
 #
+# </details>
+#
 # ## Now you
 #
-# In [the exercise](../exercises/01_messages/01_messages.ipynb) you write five functions: a shift around the ring
-# without a deadlock, scatter and gather directly, broadcast and reduce by a tree. After that comes
-# [All-reduce](02_all_reduce.ipynb): a reduce whose result everybody gets.
+# In [the exercise](../exercises/01_messages/01_messages.ipynb) you write a shift around the ring without a deadlock,
+# and broadcast and reduce by a tree. After that comes [All-reduce](02_all_reduce.ipynb): a reduce whose result every
+# rank gets.
 #
 # [Lesson 01b](01b_messages_closer.ipynb) is a side road: tags, 64 ranks, and sends that do not wait.
 #
