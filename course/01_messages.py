@@ -13,8 +13,9 @@
 # >
 # > **Time:** about 50 minutes. **You need:** [Start here](00_start_here.ipynb). No GPU.
 #
-# Training on many GPUs is made of messages. Before the first step, all ranks get the same weights by messages. After
-# every step, messages add up their gradients. So whoever understands messages can say what a training run waits for.
+# Training on many GPUs is made of messages. In data-parallel training, messages give all ranks the same weights at the
+# start, and in every step the ranks add up their gradients by messages. So whoever understands messages can say why one
+# rank waits for another.
 
 # %% tags=["folded"]
 # The imports
@@ -67,8 +68,9 @@ print(f"sent by {message.site.place}, received by {message.receive_site.place}")
 assert results[3].tolist() == [[5, 5, 5], [5, 5, 5]]
 
 # %% [markdown]
-# A message carries numbers only. The receiver must already have a tensor with room for them, and both ranks must agree
-# on how many numbers come and of which dtype. They may choose different shapes, because the numbers arrive in order.
+# A message does not bring a tensor along. The receiver must already have one with room for the numbers, and both ranks
+# must agree on how many numbers come and of which dtype. The two shapes may differ, because the numbers travel as one
+# flat list.
 #
 # Here the two ranks do not agree:
 
@@ -98,16 +100,18 @@ assert "float64" in str(world.last_error) and "float32" in str(world.last_error)
 #
 # ## A message is a meeting
 #
-# `send` returns when the other rank has taken the message, and `recv` returns when the message has arrived. So the rank
-# that comes first waits for the other one. This is called a **rendezvous**.
+# A message starts to travel only when both ranks are there: the sender in `send`, the receiver in `recv`. Both calls
+# return when the message has arrived. So the rank that comes first waits for the other one, which is called a
+# **rendezvous**.
 #
 # To see this waiting exactly, we use a `SimulatedWorld`. It runs the same functions with real tensors, but on a clock
-# of its own, in **virtual seconds**. Computing takes no virtual time, `comm.sleep(2)` takes 2 s of it, and a message
-# takes what its link says: the **latency**, and then the time for its bytes at the link's **bandwidth**.
+# of its own, in **virtual seconds**. Computing takes no virtual time, and `comm.sleep(2)` takes 2 s. A message first
+# takes a fixed delay, the **latency** of its link. Then its bytes travel at the link's **bandwidth**, in bytes per
+# second.
 
 # %%
 LINK = Link(latency=0.5, bandwidth=16)  # 0.5 s, and 16 bytes per second
-slow = SimulatedWorld(4, Cluster.flat(4, LINK))
+slow = SimulatedWorld(4, Cluster.flat(4, LINK))  # every pair of ranks has such a link
 
 
 def early_and_late(comm: Communicator) -> float:
@@ -143,9 +147,17 @@ timeline(slow.trace)
 # %% [markdown]
 # Rank 0 calls `send` at once, but rank 1 arrives after 2 s, so rank 0 waits: the hatched bar. Then the message takes
 # 1.5 s, and both ranks are done at 3.5 s. Ranks 2 and 3 show the opposite case, in which the receiver comes first and
-# waits. The picture hatches only the waiting of senders.
+# waits. The picture shows waiting only for senders.
 #
 # **Whoever comes first waits.**
+#
+# <details><summary>Where this stops being true</summary>
+#
+# | where … | then … |
+# |---|---|
+# | sends do not wait: NCCL, and small messages in MPI | the sender goes on at once ([01b](01b_messages_closer.ipynb)) |
+#
+# </details>
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -186,27 +198,28 @@ except DeadlockError as error:
 who_waits(hang, title="A deadlock is a circle")
 
 # %% [markdown]
-# The report is this picture in words. Rank 0 waits to send to rank 1, and rank 1 waits to send to rank 0. Neither
-# comes to its `recv`, so neither message is ever taken. Ranks 2 and 3 wait for each other in the same way.
+# The report says the same in words, from one rank to the next. Rank 0 waits to send to rank 1, and rank 1 waits to send
+# to rank 0. Neither comes to its `recv`, so neither message is ever taken. Ranks 2 and 3 wait for each other in the
+# same way.
 #
-# **A deadlock is a circle of ranks, each of which waits for the next one.**
+# **Ranks that wait for each other in a circle never go on: a deadlock.**
 #
 # <details><summary>A deadlock without a circle</summary>
 #
 # | if … | then … |
 # |---|---|
-# | a rank waits for one that has already returned | the report ends with this rank, and there is no circle |
-# | a rank waits for a message from any rank, and nobody will send | the report names all that it could come from |
+# | a rank waits for one that has already returned | the report ends with the rank that has returned |
+# | a rank waits for a message from any rank | the report says "from anyone", and follows one rank |
 #
 # </details>
 #
-# To repair a deadlock, break the circle. There are three ways:
+# Break the circle, and the ranks go on. Here are three ways:
 #
 # | repair | what changes |
 # |---|---|
 # | **order** | one of the two ranks receives first |
-# | **start without waiting** | `isend` and `irecv` return a handle at once; its `wait()` waits for the message |
-# | **exchange** | one call sends and receives at the same time |
+# | **start without waiting** | `isend` and `irecv` return at once an object whose `wait()` waits for the message |
+# | **exchange** | one call sends and receives, and the two messages travel at the same time |
 
 
 # %%
@@ -244,7 +257,7 @@ def with_isend(comm: Communicator) -> float:
 def with_exchange(comm: Communicator) -> float:
     partner = comm.rank ^ 1
     mine, theirs = torch.full((4,), float(comm.rank)), torch.full((4,), -1.0)
-    comm.exchange(mine, partner, theirs, partner)
+    comm.exchange(mine, partner, theirs, partner)  # mine to, theirs from the partner
     return theirs[0].item()
 
 
@@ -271,11 +284,11 @@ alike = len(set(seconds.values())) == 1
 print(guess_3.compare("all the same" if alike else slowest))
 
 # %% [markdown]
-# In an order, rank 1 sends only after it has received, so one message travels after the other. In the other repairs
-# both messages travel at once. **Use `exchange` where a rank sends and receives at the same time.**
+# In the swap by order, rank 1 sends only after it has received, so one message travels after the other. In the other
+# repairs both messages travel at once. **Use `exchange` where a rank sends and receives at the same time.**
 #
 # Here is the repair by order, to play. Press **Play**, or click into the picture: space plays and pauses, and the arrow
-# keys go one picture back and on. Point at an arrow to read what the message holds and which line sent it.
+# keys step back and forward. Point at an arrow to read how large the message is and which line sent it.
 
 # %%
 slow.run(in_order)
@@ -357,13 +370,13 @@ except DeadlockError as error:
 # %% [markdown]
 # ## How to count: rounds, steps, seconds
 #
-# A program can be slow because its messages wait for each other, because one rank has too much to send, or because its
-# network is slow. The course has a number for each of these reasons:
+# Why is a program slow? Its messages may wait for each other, one rank may have too many of them, or the network may be
+# slow. To find the reason, the course counts three things:
 #
 # | number | what it counts | depends on |
 # |---|---|---|
-# | **rounds** | the longest chain of messages, each of which had to wait for the one before | the program |
-# | **steps** | the turns of a run, if a rank can send one message and receive one in each turn | the program |
+# | **rounds** | the longest chain of messages in which each sender first received the message before | the program |
+# | **steps** | the turns it takes if in a turn each rank can send one message and receive one | the program |
 # | **seconds** | the time on the clock, or on the virtual clock | the program and the network |
 #
 # For example, a tensor of rank 0 has to reach ranks 1, 2 and 3. Rank 0 can send it to each of them, or the ranks can
@@ -400,6 +413,7 @@ ONE_SECOND = Link(latency=0, bandwidth=16)  # a message of 16 bytes takes 1 s
 
 def count(function: Callable[..., object], ranks: int = 4) -> tuple[int, int, float]:
     """Rounds, steps, and seconds on the slow links. Every message has 16 bytes."""
+    # steps: the seconds where every message takes exactly 1 s
     counting = SimulatedWorld(ranks, Cluster.flat(ranks, ONE_SECOND))
     timing = SimulatedWorld(ranks, Cluster.flat(ranks, LINK))
     counting.run(function)
@@ -416,24 +430,25 @@ alike = steps["to_each"] == steps["pass_on"]
 print(guess_4.compare("both the same" if alike else min(steps, key=steps.__getitem__)))
 
 # %% [markdown]
-# In `to_each` no message waits for another one to arrive, because rank 0 has the tensor from the start: one round. But
-# rank 0 sends the messages one at a time, which takes three steps. In `pass_on` each message waits for the one before,
+# In `to_each` rank 0 receives nothing before it sends, so all three messages are in round 1. But rank 0 sends them one
+# at a time, which takes three steps. In `pass_on` each message waits for the one before,
 # so there are three rounds, and also three steps. In the swap by `exchange` all messages travel in one step.
 #
-# **More steps than rounds: a rank has several messages to send, or several to receive.**
+# **Steps are never fewer than rounds. A busy rank can make them more.**
 #
 # <details><summary>Exactly</summary>
 #
-# A message is in round 1 if its sender had received nothing before. Otherwise it is one round later than the latest
-# message that its sender had received. After `irecv`, a message counts as received when `wait()` returns. The rounds of
-# a run are the latest round of a message.
+# A message is in round 1 if its sender had received nothing before. Otherwise its round is one more than the highest
+# round among the messages that its sender had received. After `irecv`, a message counts as received when `wait()`
+# returns. The number of rounds of a run is the highest round of a message.
 #
-# The steps of a run are the seconds that it takes if every message takes one second, and nothing else takes any time.
+# The steps of a run are the seconds that it takes if every message takes one second, nothing else takes any time, and a
+# rank sends one message and receives one at a time.
 #
 # | if … | then … |
 # |---|---|
 # | a rank receives from any rank, or sends do not wait | both can change: [01b](01b_messages_closer.ipynb) |
-# | calls come in a bad order, as in the swap by order | there can be more steps than a busy rank explains |
+# | ranks 0 to 2 send to the next rank before they receive, rank 3 only receives | 1 round, 3 steps, nobody busy |
 # | the text says "training step" | it means a step of the optimizer |
 #
 # </details>
@@ -448,7 +463,7 @@ assert count(with_irecv) == count(with_isend) == (1, 1, 1.5)
 # ## Four patterns
 #
 # Four ways to move data between one rank, the **root**, and all others are so common that they have names. The library
-# has all four. Run them, and look at what each rank has before and after.
+# has all four. Run them, and look at what each pattern takes and what it delivers.
 
 
 # %% tags=["folded"]
@@ -468,9 +483,9 @@ def one_pattern(comm: Communicator, name: str) -> tuple[list[float], list[float]
         all_four[comm.rank] = own
         gather(comm, all_four)  # in place: on the root
         own = all_four
-    only_root_has_it = name in ("reduce", "gather") and not is_root
-    only_root_had_it = name in ("broadcast", "scatter") and not is_root
-    return [] if only_root_had_it else before, [] if only_root_has_it else own.tolist()
+    ends_on_root = name in ("reduce", "gather") and not is_root
+    starts_on_root = name in ("broadcast", "scatter") and not is_root
+    return [] if starts_on_root else before, [] if ends_on_root else own.tolist()
 
 
 panels = {}
@@ -489,22 +504,22 @@ assert panels["gather"] == (([1], [2], [3], [4]), ([1, 2, 3, 4], [], [], []))
 assert panels["reduce"] == (([1], [2], [3], [4]), ([10], [], [], []))
 
 # %% [markdown]
-# You meet all four in a training run:
+# Training programs use all four:
 #
 # | pattern | what it does | in a training run |
 # |---|---|---|
 # | **broadcast** | copies one tensor to all ranks | all ranks start from the same weights |
 # | **scatter** | gives each rank its part | each rank gets its share of a batch |
 # | **gather** | collects one part from each rank | predictions come together |
-# | **reduce** | adds up one tensor from each rank | losses and gradients are added up |
+# | **reduce** | combines one tensor from each rank, mostly by adding | losses and gradients are added up |
 #
 # Each pattern can be done in several ways, and the ways differ in cost.
 #
 # ## Many hands make a broadcast fast
 #
 # In a flat broadcast, the root sends the tensor to every rank. But as soon as rank 2 has the tensor, it can help, and
-# so can every rank that has it. Here is such a tree for four ranks. You write the tree for any number of ranks in the
-# exercise.
+# so can every rank that has it. Draw a line from each rank to the ranks that it sends to, and you get a **tree**. Here
+# is one for four ranks. In the exercise you write the tree for any number of ranks.
 
 
 # %%
@@ -556,8 +571,8 @@ for pattern in (flat_broadcast, tree_of_four):
     print(f"{pattern.__name__:14} rounds {slow.trace.rounds}   {slow.elapsed} s")
 rounds = {name: trace.rounds for name, trace in traces.items()}
 more = "tree" if rounds["tree_of_four"] > rounds["flat_broadcast"] else "flat one"
-others = "flat_broadcast" if more == "tree" else "tree_of_four"
-speed = "faster" if min(seconds, key=seconds.__getitem__) != others else "slower"
+is_faster = seconds["tree_of_four"] < seconds["flat_broadcast"]
+speed = "faster" if is_faster == (more == "tree") else "slower"
 print(guess_5.compare(f"the {more} has more rounds and is {speed}"))
 
 # %%
@@ -568,8 +583,9 @@ timeline(traces["tree_of_four"], title="A tree: rank 2 helps")
 
 # %% [markdown]
 # The tree has more rounds, because rank 2 has to wait before it can help. And the tree is faster, because two ranks
-# send at the same time in its second step. On more ranks it gains more: in every step, each rank that has the tensor
-# can give it to one more rank. Play the library's broadcast on 8 ranks, and count.
+# send at the same time in its second step. Their two messages are in rounds 1 and 2: rank 0 had received nothing
+# before. On many ranks it gains much: in every step, each rank that has the tensor can give it to one more rank. Play
+# the library's broadcast on 8 ranks, and count.
 
 # %%
 eight = SimulatedWorld(8, Cluster.flat(8, LINK))
@@ -580,11 +596,12 @@ print("ranks that have the tensor:", holders)
 play_timeline(eight.trace, title="Broadcast by a tree, 8 ranks", by="time")
 
 # %% [markdown]
-# The number of ranks that have the tensor doubles in every step: 1, 2, 4, 8. **A tree broadcasts to N ranks in
-# ⌈log₂ N⌉ steps, and a flat broadcast needs N − 1.** Fewer steps are impossible, because a rank can hand the tensor to
-# only one other rank in a step.
+# The number of ranks that have the tensor doubles in every step: 1, 2, 4, 8. **The best tree broadcasts to N ranks in
+# ⌈log₂ N⌉ steps, rounded up, and a flat broadcast needs N − 1.** Fewer steps are impossible, because a rank can hand
+# the tensor to only one other rank in a step.
 #
-# A reduce is the same picture backwards. Every rank adds up what it receives, and sends the sum on.
+# A reduce is the same picture backwards. Every rank adds what it receives to its own tensor, and all ranks
+# but the root send their sum on.
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -594,9 +611,9 @@ assert [sum(trace.messages_sent) for trace in traces.values()] == [3, 3]
 assert holders == [1, 2, 4, 8] and eight.elapsed == 3 * 1.5
 
 # %% [markdown]
-# **Try it: make rank 2 slow.** In the cell below rank 2 does other work for 3 s before it takes part. Which ranks have
-# to wait for rank 2 in the flat broadcast, and which in the tree? Guess, then run the cell. Then make another rank
-# slow. Which slow rank hurts the flat broadcast more than the tree?
+# **Try it: make rank 2 slow.** Set `SLOW_RANK` to 2: then rank 2 does other work for 3 s before it takes part. Which
+# ranks have to wait for rank 2 in the flat broadcast, and which in the tree? Guess, then run the cell. Then make
+# another rank slow. Which slow rank hurts the flat broadcast more than the tree?
 
 # %%
 SLOW_RANK = None  # set it to 2
@@ -631,16 +648,17 @@ assert times[1, "tree_of_four"] == [4.5, 4.5, 3, 3]
 # <details><summary>What follows: open it when you have tried</summary>
 #
 # The root has to wait for a slow rank before it can serve the next one. The tree serves rank 2 first, so a slow rank 2
-# delays everybody in the tree. The flat broadcast serves rank 1 first, so a slow rank 1 delays everybody in the flat
-# broadcast. The rank that is served last delays at most one other rank.
+# delays everybody in the tree, and ranks 0 and 3 in the flat broadcast. The flat broadcast serves rank 1 first, so a
+# slow rank 1 delays everybody in the flat broadcast. A slow rank 3 delays only the rank that sends to it.
 #
 # </details>
 
 # %% [markdown]
 # ## In real frameworks
 #
-# The names of this course are those of `torch.distributed`, which programs on large clusters use. There, one group of
-# ranks is set up for the whole process, instead of a communicator that is handed to a function.
+# Most names of this course are those of `torch.distributed`, which programs on large clusters use. Here your
+# function is handed a communicator. There each process sets up a group of all ranks once, and calls
+# use this group unless they name another.
 #
 # | here | in torch.distributed |
 # |---|---|
@@ -649,8 +667,9 @@ assert times[1, "tree_of_four"] == [4.5, 4.5, 3, 3]
 # | `comm.exchange(outgoing, dst, incoming, src)` | `dist.batch_isend_irecv([...])` |
 # | `World(4)` and `world.run(f)` | `torchrun --nproc-per-node 4 program.py` |
 #
-# Our communicator also checks every message. In `torch.distributed` on gloo (torch 2.13), a message that is too long
-# for the receiver's tensor aborts the receiving process, and the sender notices nothing.
+# Our communicator also checks every message. With gloo, torch's library for CPUs, a message that is too long for the
+# receiver's tensor aborts the receiving process. The sender notices nothing, or waits for minutes if the message is
+# large.
 #
 # `torch_distributed` sets up torch's group over our four ranks. So we can compare the four patterns of torch with ours.
 
@@ -683,7 +702,7 @@ def patterns_of_ours(comm: Communicator) -> dict[str, list[float]]:
     tensor = torch.arange(8.0) if comm.rank == 0 else torch.zeros(8)
     broadcast(comm, copied)
     reduce(comm, reduced)
-    scatter(comm, tensor)  # in place: part r of the tensor of rank r
+    scatter(comm, tensor)  # in place: fills part r on rank r
     part = tensor.split(2)[comm.rank].clone()
     gather(comm, tensor)
     answer = {"broadcast": copied.tolist(), "scatter": part.tolist()}
@@ -698,20 +717,6 @@ assert ours[0]["reduce"] == [1111] * 4 and ours[3]["scatter"] == [6, 7]
 print("torch.distributed and ours agree.")
 
 
-# %% tags=["folded"]
-# Random numbers on ranks
-# A world starts each run from the same seed, and rank r starts from the world's seed plus r.
-# So the ranks draw different numbers, and a second run draws the same numbers again: a mistake
-# comes back when you run its cell again.
-def draw_one(comm: Communicator) -> float:
-    return round(torch.rand(1).item(), 3)
-
-
-first, second = world.run(draw_one), world.run(draw_one)
-assert len(set(first)) == 4 and first == second
-with World(4, seed=100) as other:
-    assert not set(other.run(draw_one)) & set(first)
-
 # %% [markdown]
 # <details><summary>How torch, our library and the exercise hand over a result</summary>
 #
@@ -719,8 +724,8 @@ with World(4, seed=100) as other:
 # |---|---|---|---|
 # | broadcast | `dist.broadcast(tensor, src)`, in place | in place | in place |
 # | reduce | `dist.reduce(tensor, dst)`, in place | in place | in place |
-# | scatter | `dist.scatter(part, list_of_parts, src)` | rank r gets part r of its tensor filled | returns the part |
-# | gather | `dist.gather(tensor, list_to_fill, dst)` | the root gets part r of rank r's tensor | returns a list |
+# | scatter | `dist.scatter(part, list_of_parts, src)` | in place: fills part r on rank r | returns the part |
+# | gather | `dist.gather(tensor, list_to_fill, dst)` | in place: part r comes from rank r | returns a list |
 #
 # "The library" is `distlib.collectives`. To receive from any rank, torch has `dist.recv(tensor)`, not in every backend.
 #
@@ -732,19 +737,19 @@ world.close()
 # %% [markdown]
 # ## In short
 #
-# - `send` and `recv` meet: the rank that comes first waits for the other.
-# - A deadlock is a circle of ranks, each of which waits for the next one.
+# - Here `send` and `recv` meet: the rank that comes first waits for the other.
+# - Ranks that wait for each other in a circle never go on: a deadlock.
 # - Break the circle with an order, with `isend` or `irecv`, or with `exchange`.
-# - A tree broadcasts to N ranks in ⌈log₂ N⌉ steps. The root alone needs N − 1.
-# - Rounds are the longest chain of messages. A busy rank makes more steps than rounds.
+# - The best tree broadcasts to N ranks in ⌈log₂ N⌉ steps. The root alone needs N − 1.
+# - Rounds count who had to receive first, steps also who is busy, seconds also the network.
 #
 # <details><summary>What the four patterns cost</summary>
 #
-# | pattern, N ranks, a tensor of S bytes | messages | rounds | steps | busiest rank moves |
+# | pattern, N ranks, a tensor of S bytes | messages | rounds | steps | the busiest rank sends and receives |
 # |---|---|---|---|---|
 # | broadcast or reduce, flat | N − 1 | 1 | N − 1 | (N − 1) S |
 # | broadcast or reduce, by the best tree | N − 1 | ≤ ⌈log₂ N⌉ | ⌈log₂ N⌉ | ≤ ⌈log₂ N⌉ S |
-# | scatter or gather of S bytes in all, directly | N − 1 | 1 | N − 1 | (N − 1)/N · S |
+# | scatter or gather, S bytes in total, flat | N − 1 | 1 | N − 1 | about (N − 1)/N · S |
 #
 # </details>
 #

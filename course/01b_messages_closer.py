@@ -708,6 +708,21 @@ eager_line = SimulatedWorld(8, Cluster.flat(8, ONE_SECOND, eager_limit=16))
 eager_line.run(along_a_line)
 assert eager_line.elapsed == 1
 
+
+# %% tags=["folded"]
+# Random numbers on ranks
+# A world starts each run from the same seed, and rank r starts from the world's seed plus r.
+# So the ranks draw different numbers, and a second run draws the same numbers again: a mistake
+# that depends on them comes back when you run its cell again.
+def draw_one(comm: Communicator) -> float:
+    return round(torch.rand(1).item(), 3)
+
+
+first, second = world.run(draw_one), world.run(draw_one)
+assert len(set(first)) == 4 and first == second
+with World(4, seed=100) as other:
+    assert not set(other.run(draw_one)) & set(first)
+
 # %%
 world.close()
 

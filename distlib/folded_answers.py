@@ -12,8 +12,8 @@ from typing import Any
 
 TITLE = "# One way to do it"
 NOT_RUN = (
-    "This is one way to do it. It has not run: try first. The three dots show the code. "
-    "To see what follows, run it twice."
+    "Try it yourself first. Then click the three dots to see one way to do it, "
+    "and run this cell twice to see what it prints."
 )
 
 

@@ -178,8 +178,8 @@ def test_after_a_restart_and_on_the_next_day_the_form_says_what_to_do(page: Page
     end_kernels(address)
     page.route("**/api/sessions*", lambda route: route.abort() if route.request.method == "POST" else route.continue_())
     page.goto(address.replace("/lab/tree/", "/lab/workspaces/again/tree/").replace(LESSONS[0], AGAIN))
-    page.get_by_text("You committed: 7*16, which is 112 rounds. To predict (again), run this cell").wait_for()
-    page.get_by_text("(master, ring, tree) To predict (again), run this cell").first.wait_for()
+    page.get_by_text("You committed: 7*16, which is 112 rounds. To make a prediction, run this cell").wait_for()
+    page.get_by_text("(master, ring, tree) To make a prediction, run this cell").first.wait_for()
     for words in ("Loading widget", "Error displaying widget", "model not found"):
         assert not page.get_by_text(words).locator("visible=true").count()
 

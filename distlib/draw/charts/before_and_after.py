@@ -54,7 +54,7 @@ def before_and_after(panels: Mapping[str, tuple[Held, Held]], *, title: str) -> 
 def _draw(panels: Mapping[str, tuple[Held, Held]], title: str) -> Picture:
     rows = max(len(before) for before, _ in panels.values())
     figure = new_figure(WIDTH, _TOP + _HEAD + _ROW * rows + 8)
-    add_titles(figure, title, "a row is a rank; a tile is a number that the rank has, before and after")
+    add_titles(figure, title, "a row is a rank; a tile is a number that the pattern takes from it, or delivers to it")
     canvas = add_canvas(figure)
     told = []
     panel = WIDTH / len(panels)

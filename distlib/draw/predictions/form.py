@@ -16,7 +16,7 @@ import traitlets
 from distlib.draw.live import BROWSER, instead_html, show_live
 from distlib.draw.predictions.prediction import COMMITTED, Prediction
 
-RUN_AGAIN = "To predict (again), run this cell: a form belongs to the kernel that has shown it."
+RUN_AGAIN = "To make a prediction, run this cell."
 
 
 class PredictionForm(anywidget.AnyWidget):
