@@ -30,7 +30,7 @@ _END = re.compile(r"^ +← rank (\d+)(?: has (already returned))?", re.MULTILINE
 
 
 @dataclass(frozen=True)
-class Wait:
+class WaitForRank:
     """A rank, what it waits to do, and the rank that it waits for."""
 
     rank: int
@@ -38,7 +38,7 @@ class Wait:
     peer: int
 
 
-def waits_of(error: DeadlockError) -> list[Wait]:
+def waits_of(error: DeadlockError) -> list[WaitForRank]:
     """The chain of waits in the message of an error, from its first rank on.
 
     Raises:
@@ -49,7 +49,7 @@ def waits_of(error: DeadlockError) -> list[Wait]:
     if not steps or len(peers) != len(steps):
         raise ValueError(f"expected the error of a deadlock whose ranks wait for each other, got {error!r}")
     shorter = [re.sub(r" (?:to|from|for) ranks? \d+$", "", words) for _, words in steps]
-    return [Wait(rank, words, peer) for (rank, _), words, peer in zip(steps, shorter, peers, strict=True)]
+    return [WaitForRank(rank, words, peer) for (rank, _), words, peer in zip(steps, shorter, peers, strict=True)]
 
 
 def who_waits(error: DeadlockError, *, title: str = "Who waits for whom") -> Picture:
@@ -71,7 +71,7 @@ def who_waits(error: DeadlockError, *, title: str = "Who waits for whom") -> Pic
         return _draw(waits, ranks, returned, title)
 
 
-def _draw(waits: list[Wait], ranks: list[int], returned: set[int], title: str) -> Picture:
+def _draw(waits: list[WaitForRank], ranks: list[int], returned: set[int], title: str) -> Picture:
     size = 60.0 + 26 * len(ranks)  # from the middle to a rank
     flat = 0.45 if len(ranks) == 2 else 0.75
     figure = new_figure(WIDTH, _TOP + 2 * flat * size + 110)
