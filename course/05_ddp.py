@@ -1030,14 +1030,15 @@ world.close()
 #
 # ## Now you
 #
-# In [the exercise](../exercises/05_ddp/05_ddp.ipynb) you average gradients, put parameters into buckets, write the
-# overlapped DDP and the sampler, and train with torch's DDP. The tests look at when your messages leave. When they
-# pass, compare your class with `PlainDDP`, in the library's file `ddp/plain.py`: the real one is in the files next to
-# it. After that comes [Large batches](06_large_batches.ipynb): more ranks mean larger batches, and larger batches train
-# differently.
+# In [the exercise](../exercises/05_ddp/05_ddp.ipynb) you average gradients, write the overlapped DDP, and train with
+# torch's DDP. The tests look at when your messages leave. When they pass, compare your class with `PlainDDP`, in the
+# library's file `ddp/plain.py`: the real one is in the files next to it. After that comes [Large
+# batches](06_large_batches.ipynb): more ranks mean larger batches, and larger batches train differently.
 #
 # [Lesson 05b](05b_ddp_in_practice.ipynb) is a side road: the sampler, ranks that run out of batches, parameters without
-# a gradient, buffers, resuming to the last bit, the copy to the GPU, and how torch builds its buckets.
+# a gradient, buffers, resuming to the last bit, the copy to the GPU, and how torch builds its buckets. In [its
+# exercise](../exercises/05b_ddp_in_practice/05b_ddp_in_practice.ipynb) you write the sampler, and put parameters into
+# buckets.
 #
 # ## Further reading
 #

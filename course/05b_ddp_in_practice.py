@@ -842,8 +842,8 @@ pair.close()
 #
 # ## Now you
 #
-# In parts 3 and 4 of [the exercise](../exercises/05_ddp/05_ddp.ipynb) you meet missing gradients, buffers, and the
-# sampler. Then go on with [Large batches](06_large_batches.ipynb).
+# In [the exercise](../exercises/05b_ddp_in_practice/05b_ddp_in_practice.ipynb) you write the sampler, and decide which
+# parameters share a bucket. Then go on with [Large batches](06_large_batches.ipynb).
 #
 # ## Further reading
 #

@@ -1,31 +1,26 @@
 # %% [markdown]
 # # Exercise 05: DDP
 #
-# You write three functions and two classes. Together they do distributed data parallel training: every
-# rank trains on its own samples, and gradients travel while the backward pass still runs. In the last
-# part you train with torch's own DDP.
+# You average the gradients of all ranks, first after the backward pass, then in buckets while it still runs. In the
+# last part you train with torch's own DDP.
 #
-# - **Time:** about 140 minutes.
-# - **Before:** read the lesson [DDP](../../course/05_ddp.ipynb). For parts 3 and 4 also read the parts of [DDP in
-#   practice](../../course/05b_ddp_in_practice.ipynb) on missing gradients, buffers and the sampler.
+# - **Time:** about 75 minutes.
+# - **Before:** read the lesson [DDP](../../course/05_ddp.ipynb).
 # - **Needs:** nothing but this environment. No GPU.
 #
 # | part | function or class | visible tests | hidden tests |
 # |---|---|---:|---:|
 # | 1 | `average_gradients` | 2 | 2 |
-# | 2 | `assign_buckets` | 2 | 2 |
-# | 3 | `OverlappedDDP` | 5 | 6 |
-# | 4 | `DistributedSampler` | 2 | 3 |
-# | 5 | `train_with_ddp` | 2 | 3 |
+# | 2 | `OverlappedDDP` | 5 | 6 |
+# | 3 | `train_with_ddp` | 2 | 3 |
 #
-# That makes 29 points. Each part is graded by itself: when a test runs your `OverlappedDDP`, it supplies a correct
-# `assign_buckets`.
+# That makes 20 points. Each part is graded by itself.
 
 # %% [markdown]
 # ## How to work
 #
-# `comm` is how this rank talks to the others, as in the exercises before. Here you need little of it: `comm.rank`,
-# `comm.world_size`, and two functions of the library.
+# `comm` is how this rank talks to the others, as in the exercises before. Here you need `comm.rank`, `comm.world_size`,
+# and two functions of the library, by these names:
 #
 # | | |
 # |---|---|
@@ -33,17 +28,16 @@
 # | `work = all_reduce(comm, tensor, async_op=True)` | the same, but it returns at once; later `work.wait()` |
 # | `broadcast(comm, tensor)` | afterwards every rank's `tensor` holds rank 0's values, in place |
 #
-# Between an asynchronous `all_reduce` and its `wait`, leave the tensor alone. Call `wait()` on every handle, also on
-# those of `comm.isend` and `comm.irecv` if you use them. Call both functions by these names; all ranks must call them
-# in the same order. Only in part 5 you write for `torch.distributed` instead.
+# All ranks must call both in the same order. Between an asynchronous `all_reduce` and its `wait`, leave the tensor
+# alone. Call `wait()` on every handle.
 #
-# **Tests look at values and messages.** They compare with training in a single process, count messages and bytes, and
-# in part 3 they look at the moment when each message leaves. They do that in virtual time, in which computing the
-# gradients of a layer takes 10 milliseconds, on every machine.
+# **Tests look at values and messages.** They compare with training in a single process, and count messages and bytes.
+# In part 2 they look at the moment when each message leaves, in virtual time: the gradients of a layer take 10
+# milliseconds, on every machine.
 
 # %% readonly="setup"
 import contextlib
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterator
 
 import torch
 from torch.nn.functional import mse_loss
@@ -59,6 +53,7 @@ from distlib import (
     broadcast,
     torch_distributed,
 )
+from distlib.training.buckets import assign_buckets  # you write it in exercise 05b
 
 two = World(2)  # two ranks to try things on
 
@@ -189,130 +184,7 @@ assert sum(report[9].trace.bytes_sent) == 8 * (3 + 1) * 4
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. Which gradients travel together: `assign_buckets`
-#
-# One buffer of all gradients has a drawback. It is only complete when the backward pass is over. Nothing can be sent
-# before, and then everybody waits.
-#
-# So there are several buffers: **buckets**. Backward goes from the last layer to the first, so the last parameters have
-# their gradients first. They go into bucket 0. The rule:
-#
-# - Go through the parameters from the last one to the first, and put each into the bucket that is being filled.
-# - A bucket is full when it holds **its limit or more**. Then the next parameter begins a new one.
-# - The limit is `bucket_bytes`, except for bucket 0, whose limit is `first_bucket_bytes`. A small first bucket is full
-#   soon, and communication begins early.
-# - The last bucket need not be full.
-#
-# With parameters of 60, 10, 30, 25 and 15 bytes, `bucket_bytes=40` and `first_bucket_bytes=20`:
-#
-# | parameter | bytes | goes into | which then holds |
-# |---:|---:|---|---|
-# | 4 | 15 | bucket 0 | 15 bytes |
-# | 3 | 25 | bucket 0 | 40 bytes: full, its limit is 20 |
-# | 2 | 30 | bucket 1 | 30 bytes |
-# | 1 | 10 | bucket 1 | 40 bytes: full, its limit is 40 |
-# | 0 | 60 | bucket 2 | 60 bytes: full |
-#
-# The answer is `[[4, 3], [2, 1], [0]]`. No rank sends anything for this: every rank has the same model, and arrives at
-# the same buckets.
-
-
-# %% solution="assign_buckets"
-def assign_buckets(
-    nbytes: Sequence[int], bucket_bytes: int, first_bucket_bytes: int
-) -> list[list[int]]:
-    """Decide which parameters share an all-reduce. Only computes; sends no message.
-
-    Args:
-        nbytes: the size of each parameter in bytes, in the order of module.parameters(). Not
-            changed.
-        bucket_bytes: a bucket that holds this many bytes or more is full; at least 1.
-        first_bucket_bytes: the same for the first bucket.
-
-    Returns:
-        A list of buckets. Each is a list of indices of parameters, from the last parameter to
-        the first, also inside a bucket. Every parameter is in one bucket, and no bucket is
-        empty.
-
-    Cost: none. (In each training step, each bucket will take one all-reduce.)
-    """
-    ### BEGIN SOLUTION
-    buckets: list[list[int]] = []
-    held = limit = 0  # so the first parameter begins a bucket
-    for index in reversed(range(len(nbytes))):
-        if held >= limit:
-            limit = bucket_bytes if buckets else first_bucket_bytes
-            buckets.append([])
-            held = 0
-        buckets[-1].append(index)
-        held += nbytes[index]
-    return buckets
-    ### END SOLUTION
-
-
-# %% [markdown]
-# **Try it** on the numbers of the table, then with one bucket for everything and with one bucket per parameter.
-
-# %%
-sizes = [60, 10, 30, 25, 15]
-print(assign_buckets(sizes, bucket_bytes=40, first_bucket_bytes=20))
-print(assign_buckets(sizes, bucket_bytes=1000, first_bucket_bytes=1000))
-print(assign_buckets(sizes, bucket_bytes=1, first_bucket_bytes=1))
-
-# %% [markdown]
-# **Visible test: 2 points.**
-
-# %% test="assign_buckets_visible" points=2
-from distlib.exercises.ddp.checks import check_assign_buckets
-
-report = check_assign_buckets(
-    assign_buckets,
-    questions=[
-        ([60, 10, 30, 25, 15], 40, 20),
-        ([8, 8, 8, 8], 16, 8),
-        ([5, 5, 5], 100, 5),
-        ([7], 100, 100),
-    ],
-)
-assert list(map(list, report[0].results[0])) == [[4, 3], [2, 1], [0]]
-print(report)
-
-# %% [markdown]
-# **Hidden test: 2 points.** Other models, one of them without parameters.
-
-# %% test="assign_buckets_hidden" points=2
-# The hidden tests of assign_buckets stand here when your work is graded.
-### BEGIN HIDDEN TESTS
-### What this tests: many random models and limits, empty ones, and first buckets that are larger than the others.
-import random
-
-from distlib.exercises.ddp.checks import check_assign_buckets
-
-draw = random.Random(52)
-questions = [
-    (
-        [draw.randint(0, 60) for _ in range(draw.randint(1, 12))],
-        draw.randint(1, 120),
-        draw.randint(1, 60),
-    )
-    for _ in range(25)
-]
-questions += [
-    ([], 10, 10),
-    ([3, 4], 5, 50),
-    ([9, 1, 1, 1, 9], 2, 100),
-    ([0, 0, 4], 4, 4),
-    ([10] * 30, 25, 5),
-    ([2] * 101, 150, 9),
-]
-report = check_assign_buckets(assign_buckets, questions=questions, drawn=10, seed=52)
-assert len(report) == 41
-assert list(map(list, report[27].results[0])) == [[4, 3, 2, 1, 0]]
-assert sum(len(bucket) for bucket in report[29].results[0]) == 30
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 3. Gradients that leave early: `OverlappedDDP`
+# ## 2. Gradients that leave early: `OverlappedDDP`
 #
 # Now put it together: a class around a model. It is used like this.
 #
@@ -328,6 +200,11 @@ assert sum(len(bucket) for bucket in report[29].results[0]) == 30
 # **Equal at the start.** Every rank comes with a model of its own, with random weights. The constructor copies rank 0's
 # parameters and buffers to all. (Buffers are tensors that are not trained, such as the running mean of a batch norm:
 # `module.buffers()`.) You may write to `tensor.detach()` even where writing to the tensor itself raises an error.
+#
+# **Buckets.** One buffer of all gradients is complete only when the backward pass is over, and everybody waits for it.
+# So there are several, as in the lesson. `assign_buckets` is given: with parameters of 60, 10, 30, 25 and 15 bytes,
+# `assign_buckets([60, 10, 30, 25, 15], bucket_bytes=40, first_bucket_bytes=20)` returns `[[4, 3], [2, 1], [0]]`. Bucket
+# 0 has the parameters 4 and 3, because the last layers have their gradients first.
 #
 # **Hooks.** `parameter.register_post_accumulate_grad_hook(function)` makes torch call `function(parameter)` during
 # backward, as soon as `parameter.grad` is complete. In it, note that the parameter is ready. When all parameters of a
@@ -605,146 +482,9 @@ for seen in report:
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4. Who trains on what: `DistributedSampler`
+# ## 3. The same with torch: `train_with_ddp`
 #
-# A sampler decides which samples a rank takes in an epoch. All ranks together should see the whole data set, each
-# sample once, in an order that changes from epoch to epoch. No message is needed: if every rank shuffles **with the
-# same seed**, every rank knows the whole order, and takes its own part of it.
-#
-# - **The order** is 0, 1, 2, … without shuffling. With shuffling it is random, and depends on the seed and the epoch,
-#   and on nothing else.
-# - **Rank r takes** the entries r, r + N, r + 2N, … of the order, with N ranks.
-# - **Every rank takes equally many,** or one would wait forever in the all-reduce of a batch that the others don't
-#   have. If the number of samples does not divide, the order goes on from its beginning until it does. With
-#   `drop_last=True`, entries at the end are left out instead.
-#
-# 10 samples on 4 ranks, not shuffled:
-#
-# | | rank 0 | rank 1 | rank 2 | rank 3 |
-# |---|---|---|---|---|
-# | samples | `0, 4, 8` | `1, 5, 9` | `2, 6, 0` | `3, 7, 1` |
-# | with `drop_last=True` | `0, 4` | `1, 5` | `2, 6` | `3, 7` |
-#
-# For the shuffle, `torch.randperm(n, generator=generator)` gives the numbers from 0 to n − 1 in a random order. Make a
-# generator of your own, `torch.Generator().manual_seed(…)`. The random numbers of the rest of the program, which
-# dropout and new layers use, stay as they are.
-#
-# torch has a `DistributedSampler` of its own. Write yours without it: where yours is tested, torch's raises an error,
-# also as a base class.
-
-
-# %% solution="DistributedSampler"
-class DistributedSampler:
-    """The samples of one rank, for torch.utils.data.DataLoader(dataset, sampler=…).
-
-    Args:
-        comm: its rank and its number of ranks, N, are used. Nothing is sent.
-        dataset: anything with a length L. It may be shorter than N.
-        shuffle: whether the order is shuffled, anew for each epoch.
-        seed: of the shuffle, the same on every rank.
-        drop_last: leave out samples at the end so that N divides them; else repeat samples from
-            the beginning.
-
-    len(sampler): how many samples this rank takes: L / N, rounded down with drop_last, else
-    rounded up.
-    iter(sampler): their indices, as numbers: tensors won't do.
-
-    Cost: no message.
-    """
-
-    def __init__(
-        self,
-        comm: Communicator,
-        dataset: Sized,
-        shuffle: bool = True,
-        seed: int = 0,
-        drop_last: bool = False,
-    ) -> None:
-        ### BEGIN SOLUTION
-        self.rank, self.world_size, self.length = comm.rank, comm.world_size, len(dataset)
-        self.shuffle, self.seed, self.drop_last = shuffle, seed, drop_last
-        self.epoch = 0
-        ### END SOLUTION
-
-    def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next iteration. Before the first call it is 0."""
-        ### BEGIN SOLUTION
-        self.epoch = epoch
-        ### END SOLUTION
-
-    def __len__(self) -> int:
-        ### BEGIN SOLUTION
-        if self.drop_last:
-            return self.length // self.world_size
-        return -(-self.length // self.world_size)
-        ### END SOLUTION
-
-    def __iter__(self) -> Iterator[int]:
-        ### BEGIN SOLUTION
-        order = list(range(self.length))
-        if self.shuffle:
-            generator = torch.Generator().manual_seed(self.seed + self.epoch)
-            order = torch.randperm(self.length, generator=generator).tolist()
-        total = len(self) * self.world_size
-        repeated = [order[place % self.length] for place in range(total)]
-        return iter(repeated[self.rank :: self.world_size])
-        ### END SOLUTION
-
-
-# %% [markdown]
-# **Try it** on the numbers of the table.
-
-
-# %%
-def try_sampler(comm: Communicator, drop_last: bool) -> list[int]:
-    return list(DistributedSampler(comm, range(10), shuffle=False, drop_last=drop_last))
-
-
-four = SimulatedWorld(4)
-for drop_last in (False, True):
-    print(f"drop_last={drop_last}: {four.run(try_sampler, drop_last)}")
-
-# %% [markdown]
-# **Visible test: 2 points.** It looks at four epochs and two seeds of each case.
-
-# %% test="DistributedSampler_visible" points=2
-from distlib.exercises.ddp.checks import check_sampler
-
-report = check_sampler(DistributedSampler, world_sizes=(1, 2, 3), lengths=(12, 10))
-assert report[0].results[0]["lengths"] == [12, 12]
-assert len(report) == 24
-print(f"{report.function}: correct in all {len(report)} cases.")
-
-# %% [markdown]
-# **Hidden test: 3 points.** More ranks, data sets that are smaller than the number of ranks, large ones, later epochs.
-
-# %% test="DistributedSampler_hidden" points=3
-# The hidden tests of DistributedSampler stand here when your work is graded.
-### BEGIN HIDDEN TESTS
-### What this tests: up to 7 ranks, fewer samples than ranks, one sample, none, larger data sets, later epochs.
-from distlib.exercises.ddp.checks import check_sampler
-
-report = check_sampler(
-    DistributedSampler,
-    world_sizes=(1, 2, 3, 4, 7),
-    lengths=(29, 1003, 3, 1, 0),
-    epochs=(2, 40, 41),
-    seed=54,
-)
-assert len(report) == 100
-# the second case of 4 ranks and 1003 samples is not shuffled
-assert [result["indices"][0][0][:3] for result in report[65].results] == [
-    [0, 4, 8],
-    [1, 5, 9],
-    [2, 6, 10],
-    [3, 7, 11],
-]
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 5. The same with torch: `train_with_ddp`
-#
-# Your class from part 3 is small enough to read. At work you take torch's: `DistributedDataParallel(model)`, called DDP
+# Your class from part 2 is small enough to read. At work you take torch's: `DistributedDataParallel(model)`, called DDP
 # below. Here you write a training loop around it, with several **microbatches** in one step: pieces of a batch that
 # does not fit into memory whole. The lesson shows such a loop with our DDP in "Several batches, one all-reduce".
 #
@@ -883,18 +623,19 @@ assert sum(report[3].trace.bytes_sent) >= (2 * 6 + 3) * 56 * 8
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 6. Real work: digits on two ranks
+# ## 4. Real work: digits on two ranks
 #
-# This part gives no marks. It puts your two classes together, on real ranks and real data: scikit-learn's digits.
+# This part gives no marks. Your class trains on real ranks and real data: scikit-learn's digits.
 #
-# Each rank makes its own model, with its own random weights. Your sampler gives each rank half of the images, in
-# a new order in every epoch. Your `OverlappedDDP` keeps the models equal.
+# Each rank makes its own model, with its own random weights. The library's sampler gives each rank half of the images,
+# in a new order in every epoch. Your `OverlappedDDP` keeps the models equal.
 
 # %%
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 from distlib.training.datasets import digits
+from distlib.training.sampler import DistributedSampler  # you write it in exercise 05b
 
 EPOCHS, BATCH = 12, 32  # images in a batch of each rank
 

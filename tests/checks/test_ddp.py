@@ -1,4 +1,4 @@
-"""Checks of exercise 05: what the answers don't show. In a notebook on simulated ranks, and by the judge."""
+"""Checks of exercises 05 and 05b: what the answers don't show. In a notebook on simulated ranks, and by the judge."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.answer_files import read_answers
 from tests.heard import tells
 from tests.remote_functions import in_a_notebook, on_remote_ranks
 
-ANSWERS = {str(answer): answer.text for answer in read_answers("05_ddp")}
+ANSWERS = {str(answer): answer.text for name in ("05_ddp", "05b_ddp_in_practice") for answer in read_answers(name)}
 SET_UP = (
     "import contextlib\nfrom collections.abc import Sequence, Sized\nfrom distlib import Communicator\n"
     "from torch.nn.functional import mse_loss\nfrom torch.nn.parallel import DistributedDataParallel\n"

@@ -1,1 +1,1 @@
-"""Exercise 05: distributed data parallelism."""
+"""Exercise 05: distributed data parallelism. Exercise 05b: buckets, and the sampler."""

@@ -1,4 +1,4 @@
-"""Exercise 05: averages of gradients, buckets, and the sampler."""
+"""Exercises 05 and 05b: averages of gradients, buckets, and the sampler."""
 
 from __future__ import annotations
 
