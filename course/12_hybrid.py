@@ -907,7 +907,7 @@ assert abs(first - last) > 0.01 and abs((first**2 + last**2) ** 0.5 - right) < 1
 #
 # Here you are lucky, because the run stops. On DP × PP, without TP, the same call succeeds, and each pipeline stage
 # clips by the norm of its own layers. The repair is the rule from above: count every gradient once, over all stages.
-# You write it in the exercise.
+# You write it in [exercise 12c](../exercises/12c_layouts/12c_layouts.ipynb).
 #
 # ## In short
 #
@@ -919,11 +919,11 @@ assert abs(first - last) > 0.01 and abs((first**2 + last**2) ** 0.5 - right) < 1
 #
 # ## Now you
 #
-# In [the exercise](../exercises/12_hybrid/12_hybrid.ipynb) you build the groups of a mesh, train a model that is cut
-# three ways, clip its gradients, choose the layout for a cluster, and train with PyTorch's own mesh.
+# In [the exercise](../exercises/12_hybrid/12_hybrid.ipynb) you find the groups of a mesh, compute the bytes and the
+# seconds of a layout, and choose the layout for a cluster.
 #
 # [Lesson 12c](12c_layouts.ipynb) is a side road: ZeRO inside a pipeline, more clusters, how far to trust the formulas,
-# and what people have trained with.
+# and what people have trained with. In its exercise you train a model that is cut three ways.
 #
 # ## Further reading
 #

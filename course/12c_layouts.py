@@ -1083,6 +1083,11 @@ assert {"all_gather_into_tensor", "reduce_scatter_tensor"} <= calls
 #   hide nearly nothing, as there a rank sends one message at a time. Published layouts differ where that is wrong, or
 #   where a method did not exist yet. Those of Megatron-LM recompute more than ours, those of Llama 3 less.
 #
+# ## Now you
+#
+# In [the exercise](../exercises/12c_layouts/12c_layouts.ipynb) you split the ranks into the groups of a mesh, train a
+# model that is cut three ways, clip its gradients, and train with torch's own mesh.
+#
 # ## Further reading
 #
 # - D. Narayanan et al., [Efficient Large-Scale Language Model Training on GPU Clusters Using

@@ -47,12 +47,13 @@ SECONDS = {
     "14_jax": 180,
     "12b_long_and_sparse": 180,
     "17_hang_clinic": 170,
-    "12_hybrid": 160,
     "test_grade_demo.py": 160,
     "test_doctor.py": 150,
     "test_class_share.py": 130,
     "10_tensor_parallel": 130,
     "test_commands.py": 120,
+    "12c_layouts": 100,
+    "12_hybrid": 80,
 }
 OTHERS_SECONDS = 40
 # Of this one, tests without a parameter are about whatever the others have run, so they are in every share with others.

@@ -1,4 +1,7 @@
 # Right: a tensor of all ranks, whose axis is moved to the end.
+import torch
+
+
 def mesh_groups(sizes, axis):
     shape = tuple(sizes.values())
     ranks = torch.arange(torch.Size(shape).numel()).reshape(shape)

@@ -1,6 +1,8 @@
 # Right: a torch tensor, reshaped to three dimensions.
 import math
 
+import torch
+
 
 def mesh_groups(sizes: Mapping[str, int], axis: str) -> list[list[int]]:
     names = list(sizes)

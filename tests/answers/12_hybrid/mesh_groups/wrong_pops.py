@@ -1,5 +1,8 @@
 # Wrong: takes the axes out of the caller's dict. Loses all marks.
 # Told: it has changed its argument sizes
+import torch
+
+
 def mesh_groups(sizes, axis):
     names, shape = list(sizes), []
     while sizes:

@@ -3,6 +3,11 @@
 import math
 
 
+def mesh_groups(sizes: Mapping[str, int], axis: str) -> list[list[int]]:
+    ranks = torch.arange(math.prod(sizes.values())).reshape(tuple(sizes.values()))
+    return sorted(ranks.movedim(list(sizes).index(axis), -1).reshape(-1, sizes[axis]).tolist())
+
+
 def build_mesh(comm: Communicator, sizes: Mapping[str, int]) -> dict[str, Communicator]:
     total = math.prod(sizes.values())
     if total != comm.world_size:
