@@ -947,8 +947,9 @@ for world in worlds.values():
 # Choose three patients that you have not seen in full, read only their programs, and write down rank, line and cause.
 # Then compare with `PATIENTS[name].cause`.
 #
-# In [the exercise](../exercises/17_hang_clinic/17_hang_clinic.ipynb) you mend eleven programs, and write a program that
-# makes a diagnosis from what four ranks have printed.
+# In [the exercise](../exercises/17_hang_clinic/17_hang_clinic.ipynb) you mend four programs, and write a program that
+# makes a diagnosis from what four ranks have printed. [Exercise
+# 17b](../exercises/17b_more_patients/17b_more_patients.ipynb), a side road, has seven more programs to mend.
 #
 # ## Further reading
 #

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Exercise 16b: launching
 #
-# You write three functions that a training needs on a cluster: one reads the list of nodes that Slurm gives a job, one
-# tells each process who it is and where the others are, and one goes on from a checkpoint after a crash. The exercise
-# is a side road: no later exercise needs it.
+# **This exercise is optional.** It is a side road: no later exercise needs it. You write three functions that a
+# training needs on a cluster: one reads the list of nodes that Slurm gives a job, one tells each process who it is and
+# where the others are, and one goes on from a checkpoint after a crash.
 #
 # - **Time:** about 90 minutes.
 # - **Before:** read the lesson [Environments](../../course/16_environments.ipynb).

@@ -1,4 +1,4 @@
-"""What the checks of exercise 17 are made of: patients that fail as they are, and incidents with one cause."""
+"""What the checks of exercises 17 and 17b are made of: patients that fail as they are, and incidents with one cause."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from distlib.exercises.hang_clinic.by_hand import Riddle, in_words
 from distlib.exercises.hang_clinic.printed_output import CAUSES, Incident, incident
 from distlib.trace import Trace
 
-RELEASED = Path(__file__).parents[2] / "exercises" / "17_hang_clinic" / "17_hang_clinic.ipynb"
+RELEASED = [
+    Path(__file__).parents[2] / "exercises" / name / f"{name}.ipynb" for name in ("17_hang_clinic", "17b_more_patients")
+]
 SICK = {  # what is told of each patient as students get it
     "log_mean_loss": "rank 0 calls a collective that the others do not call",
     "average_workers": "comm.split is a collective, too",
@@ -38,8 +40,8 @@ SICK = {  # what is told of each patient as students get it
 
 
 def released() -> dict[str, str]:
-    """The text of each cell that nbgrader knows, by name, as students get it."""
-    cells = json.loads(RELEASED.read_text(encoding="utf-8"))["cells"]
+    """The text of each cell that nbgrader knows, by name, as students get it in both exercises."""
+    cells = [cell for path in RELEASED for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]]
     marked = [cell for cell in cells if cell["cell_type"] == "code" and "nbgrader" in cell["metadata"]]
     return {cell["metadata"]["nbgrader"]["grade_id"]: "".join(cell["source"]) for cell in marked}
 

@@ -1,4 +1,4 @@
-"""Exercise 17: five patients that hang. What each has to compute, and what a cure must not leave out."""
+"""Exercises 17 and 17b: five patients that hang. What each has to compute, and what a cure must not leave out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exercise 17: three patients that stop with an error, or add up what does not belong together."""
+"""Exercises 17 and 17b: three patients that stop with an error, or add up what does not belong together."""
 
 from __future__ import annotations
 

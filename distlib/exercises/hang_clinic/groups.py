@@ -1,4 +1,4 @@
-"""Exercise 17: a patient whose ranks are in two groups each, and use them in different orders."""
+"""Exercise 17b: a patient whose ranks are in two groups each, and use them in different orders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exercise 17: the collective that its checks supply, besides all_reduce and broadcast."""
+"""Exercises 17 and 17b: the collective that its checks supply, besides all_reduce and broadcast."""
 
 from __future__ import annotations
 

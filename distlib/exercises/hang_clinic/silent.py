@@ -1,4 +1,4 @@
-"""Exercise 17: two patients that neither hang nor fail, and compute something wrong."""
+"""Exercises 17 and 17b: two patients that neither hang nor fail, and compute something wrong."""
 
 from __future__ import annotations
 
