@@ -541,7 +541,7 @@ print(f'"{sys.executable}" -m distlib.cli doctor')
 # <details><summary>The other lessons are side roads</summary>
 #
 # - [01b](01b_messages_closer.ipynb): tags, 64 ranks, and sends that do not wait
-# - [03b](03b_networks.ipynb): two trees, slow links, 4,096 ranks
+# - [03b](03b_networks.ipynb): grids, two trees, slow links, 4,096 ranks
 # - [05b](05b_ddp_in_practice.ipynb): DDP in practice: data, uneven ranks, resuming
 # - [06b](06b_how_large_a_batch.ipynb): how large a batch: noise, warm-up, Adam
 # - [07b](07b_parameter_server.ipynb): parameter servers
@@ -600,7 +600,7 @@ print(f'"{sys.executable}" -m distlib.cli doctor')
 # - **all-reduce**: adds up the tensors of all ranks and gives every rank the sum: the gradients of a batch, say.
 # - **chunk**: the part of a tensor that moves in one step. A ring of 4 ranks cuts the gradients into 4 chunks.
 #
-# In [03, Trees and grids](03_trees_and_grids.ipynb):
+# In [03, Trees](03_trees_and_grids.ipynb):
 #
 # - **node**: one machine of a cluster, with 8 GPUs, say. The links inside it are faster than those between nodes.
 #

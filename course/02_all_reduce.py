@@ -509,7 +509,7 @@ print(guess_4.compare("equally fast"))
 # What beats the ring for small tensors, from 4 ranks on, is the tree: $2\lceil\log_2 N\rceil$ steps, here 12 instead of
 # 126, each with the whole tensor. For one number it is ten times as fast. For large tensors it sends too much. So there
 # is a size from which on the ring is faster, somewhere between two lines of the table. With 64 ranks and these links
-# even the gradient of a small model is below it. The next lesson, [Trees and grids](03_trees_and_grids.ipynb), finds
+# even the gradient of a small model is below it. The next lesson, [Trees](03_trees_and_grids.ipynb), finds
 # the size.
 
 # %% tags=["folded"]
@@ -1201,7 +1201,7 @@ assert 9.9 < ring_seconds[1] / ring_seconds[0] < 10.1
 # In [the exercise](../exercises/02_all_reduce/02_all_reduce.ipynb) you write all four parts yourself: the all-reduce
 # through a master, the two phases of the ring, and the ring. You play your own ring there, as you played the
 # library's here. A wrong one can be played, too: you see in which round it goes wrong. After that comes
-# [Trees and grids](03_trees_and_grids.ipynb): what to do when there are many ranks, or when links are not equal.
+# [Trees](03_trees_and_grids.ipynb): what to do when there are many ranks, or when links are not equal.
 #
 # ## Further reading
 #

@@ -1,28 +1,23 @@
 # %% [markdown]
-# # Trees and grids
+# # Trees: few messages in a row
 #
-# All ranks have to agree on a single number, the norm of their gradients. On 1,024 ranks, a ring sends 2,046 messages
-# one after another for these four bytes. At 5 µs each, every training step waits 10 ms for one number. A tree needs 20
-# messages in a row.
+# On your 1,024 GPUs, every training step waits 10 ms for four bytes, the norm of all gradients. A vendor offers you a
+# network with ten times the bandwidth. A colleague offers to change one word of the program, `"ring"` to `"tree"`. Both
+# promise that the wait becomes much shorter. Whom do you believe?
 #
 # > After this lesson you will be able to
 # >
-# > - say what an all-reduce costs from four numbers: ranks, bytes, latency, bandwidth,
-# > - draw a tree, halving and doubling, and a grid, and count their steps and bytes,
-# > - predict which all-reduce is the fastest for a cluster and a size,
-# > - check such a prediction on real processes, and say when not to trust it.
+# > - say what an all-reduce costs from four numbers: ranks, bytes, latency and bandwidth,
+# > - draw a tree, and halving and doubling, and count their steps and bytes,
+# > - choose an all-reduce for a tensor, a number of ranks and a network.
 # >
-# > **Time:** about 75 minutes. **You need:** [All-reduce](02_all_reduce.ipynb). No GPU. Afterwards comes [the
-# > exercise](../exercises/03_trees_and_grids/03_trees_and_grids.ipynb). [Lesson 03b](03b_networks.ipynb) goes on where
-# > this one ends: with two trees at once, many nodes and 4,096 ranks. It is optional.
+# > **Time:** about 45 minutes. **You need:** [All-reduce](02_all_reduce.ipynb). No GPU. Afterwards comes [the
+# > exercise](../exercises/03_trees_and_grids/03_trees_and_grids.ipynb).
 
 # %% tags=["folded"]
 # The imports
-import statistics
-import textwrap
-import time
-
 import torch
+import torch.distributed as dist
 
 from distlib import (
     Cluster,
@@ -31,99 +26,105 @@ from distlib import (
     SimulatedWorld,
     World,
     all_reduce,
-    calibrate,
-    choose_all_reduce,
+    torch_distributed,
 )
-from distlib.collectives import (
-    grid_all_reduce,
-    halving_doubling_all_reduce,
-    tree_all_reduce,
-)
+from distlib.collectives import halving_doubling_all_reduce, tree_all_reduce
 from distlib.draw import (
+    bytes_per_rank,
+    compare_costs,
     play_chunks,
-    play_timeline,
     predict,
-    predicted_and_measured,
     race,
+    sweep,
     timeline,
     watch_chunks,
 )
-from distlib.network import ALL_REDUCES, all_reduce_seconds, crossover_bytes
-from distlib.worlds.calibration import compare
+from distlib.draw.style import format_seconds
+from distlib.network import all_reduce_seconds, crossover_bytes
 
 KIB, MIB = 2**10, 2**20
-assert 2 * 1023 == 2046 and round(2046 * 5e-3) == 10  # messages in a row, and ms
 
 # %% [markdown]
-# ## What one message costs
+# ## What does one message cost?
 #
-# The ring sends as few bytes as possible. Yet it loses badly when a small tensor is summed over many ranks. To see why,
-# take one message. It costs a latency $\alpha$, however small it is, and $\beta$ seconds for every byte.
+# In lesson 02 a message had two costs: a latency $\alpha$, however small the message is, and $\beta$ seconds for every
+# byte.
 #
 # $$T(m) = \alpha + m\,\beta$$
 #
-# The bandwidth is $1/\beta$. For this lesson we take a network with $\alpha$ = 5 µs and a bandwidth of 10 GB/s. That is
-# no particular machine. The numbers are easy to calculate with.
+# The bandwidth is $1/\beta$. The network of this lesson is made up, so that its numbers are easy to calculate with:
 
 # %%
-FAR = Link(latency=5e-6, bandwidth=10e9)
+FAR = Link(latency=5e-6, bandwidth=10e9)  # 5 µs and 10 GB/s
 
 # %%
 guess_1 = predict(
-    "One message has 4 bytes, another one 5,000. How much longer does that one take?",
-    choices=["10 %", "twice as long", "1,000 times as long"],
+    "One message has 4 bytes, another one 5,000. How much longer does the second take?",
+    choices=["10 % longer", "twice as long", "1,000 times as long"],
 )
 
 
 # %%
 def one_message(comm: Communicator, nbytes: int) -> None:
-    tensor = torch.zeros(nbytes // 4)
+    tensor = torch.empty(nbytes // 4, device="meta")  # a shape, but no numbers
     if comm.rank == 0:
         comm.send(tensor, dst=1)
     else:
         comm.recv(tensor, src=0)
 
 
-pair = SimulatedWorld(2, Cluster.flat(2, FAR))
-taken = {}
-print("     bytes   time, µs   of which latency")
-for nbytes in [4, 5_000, 50_000, 500_000, 50_000_000]:
+pair, taken = SimulatedWorld(2, Cluster.flat(2, FAR)), {}
+for nbytes in (500, 5_000, 50_000, 500_000, 5_000_000):
     pair.run(one_message, nbytes)
     taken[nbytes] = pair.elapsed
-    share = FAR.latency / pair.elapsed
-    print(f"{nbytes:10,} {pair.elapsed * 1e6:10,.1f} {share:12.0%}")
-
-print(guess_1.compare("10 %"))
-
-# %% tags=["folded"]
-# Checks of the numbers above
-assert all(abs(time - FAR.seconds(nbytes)) < 1e-12 for nbytes, time in taken.items())
-assert round(taken[5_000] / taken[4], 2) == 1.1
-assert round(FAR.latency * FAR.bandwidth) == 50_000 and taken[50_000] == 2 * FAR.latency
-
-# %% [markdown]
-# At $\alpha/\beta$ = 50 kB, latency and bytes cost the same. A message ten times smaller is almost only latency, one
-# ten times larger almost only bytes. Remember this size. It decides what "small" means on a network.
-#
-# ## The ring, when there are many ranks
-#
-# A ring of $N$ ranks takes $2(N-1)$ steps, and in each step every rank sends a chunk of $S/N$ bytes:
-#
-# $$T_\text{ring} = 2(N-1)\,\alpha + 2\,\frac{N-1}{N}\,S\,\beta$$
-#
-# The second part hardly grows with $N$. The first part does. (*Step* and *round* mean what they meant in
-# [lesson 01](01_messages.ipynb).)
-
-# %%
-guess_2 = predict(
-    "1,024 ranks sum up 4 KiB in a ring. How long does it take?", unit="ms"
+pair.run(one_message, 4)
+longer = taken[5_000] / pair.elapsed - 1
+print(guess_1.compare("10 % longer" if longer < 0.2 else "twice as long"))
+sweep(
+    {
+        "the message": taken,
+        "its latency": dict.fromkeys(taken, FAR.latency),
+        "its bytes": {nbytes: nbytes / FAR.bandwidth for nbytes in taken},
+    },
+    along="bytes",
+    title="What a message costs",
+    show=format_seconds,
 )
 
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert round(longer, 2) == 0.1
+assert all(abs(time - FAR.seconds(nbytes)) < 1e-12 for nbytes, time in taken.items())
+assert round(FAR.latency * FAR.bandwidth) == 50_000
+assert taken[50_000] == 2 * FAR.latency
 
-# %%
-def seconds(algorithm: str, cluster: Cluster, nbytes: int) -> float:
-    """What the formula of an all-reduce of `nbytes` says."""
-    return all_reduce_seconds(algorithm, cluster, nbytes // 4, itemsize=4)
+# %% [markdown]
+# The lines of the latency and of the bytes cross at 50 kB, where both cost 5 µs. This size is $\alpha/\beta$, the
+# latency times the bandwidth.
+#
+# **A message smaller than α/β is mostly latency, a larger one mostly bytes.**
+#
+# <details><summary>Where this stops being true</summary>
+#
+# | case | what happens |
+# |---|---|
+# | real libraries | small and large messages are sent in different ways, so the line has steps |
+# | several messages at once | their latencies pass at the same time, but their bytes share the link |
+#
+# </details>
+#
+# ## Why is the ring slow for four bytes?
+#
+# A ring of $N$ ranks sends $2(N-1)$ messages, one after the other. Each has a chunk of $S/N$ bytes:
+#
+# $$T_\text{ring} = 2(N-1)\,\Big(\alpha + \frac{S}{N}\,\beta\Big)$$
+#
+# Here are the two parts of this time on 1,024 ranks, for a small and for a large tensor. The times of this lesson come
+# from such formulas, and the folded cell compares the formulas with runs on simulated ranks.
+
+# %% tags=["folded"]
+# Clusters with equal links, what the formulas say, and runs on simulated ranks
+from distlib.draw import Picture
 
 
 def flat(world_size: int, link: Link = FAR) -> Cluster:
@@ -131,190 +132,193 @@ def flat(world_size: int, link: Link = FAR) -> Cluster:
     return Cluster.flat(world_size, link)
 
 
-print(" ranks      tensor   time, ms   of which latency")
-shares = {}
-for n in [8, 64, 1024]:
-    for name, nbytes in [("4 KiB", 4 * KIB), ("400 MiB", 400 * MIB)]:
-        total, latency = seconds("ring", flat(n), nbytes), 2 * (n - 1) * FAR.latency
-        shares[n, name] = latency / total
-        print(f"{n:6,} {name:>11} {total * 1e3:10.2f} {shares[n, name]:12.1%}")
-
-print(guess_2.compare(seconds("ring", flat(1024), 4 * KIB) * 1e3, source="the formula"))
-
-# %% tags=["folded"]
-# Checks of the numbers above and below
-assert 2 * (1024 - 1) == 2046 and 4 * KIB / 1024 == 4 and FAR.seconds(4 * KIB) < 6e-6
-assert round(seconds("ring", flat(1024), 4 * KIB) * 1e3) == 10
-assert shares[1024, "4 KiB"] > 0.999 and round(shares[1024, "400 MiB"], 2) == 0.11
-assert 64 * 400 * MIB == 25 * 2**30
-
-# %% [markdown]
-# With 4 KiB and 1,024 ranks, a chunk is one number of 4 bytes. It waits for 2,046 latencies, one after the other:
-# 10 ms, for a tensor that one message would carry in less than 6 µs. Even with 400 MiB, 11 % of the time is waiting.
-#
-# These times come from the formula. Is it true? We run the ring on simulated ranks and compare. The tensors here are on
-# torch's `meta` device: they have a shape, but no numbers and no memory. Otherwise 64 ranks with 400 MiB each would
-# need 25 GiB.
+def seconds(name: str, cluster: Cluster, nbytes: int) -> float:
+    """What the formula of an all-reduce says."""
+    return all_reduce_seconds(name, cluster, nbytes // 4, itemsize=4)
 
 
-# %%
-def without_numbers(comm: Communicator, length: int, algorithm: str) -> None:
-    all_reduce(comm, torch.empty(length, device="meta"), algorithm=algorithm)
+def without_numbers(comm: Communicator, length: int, name: str) -> None:
+    all_reduce(comm, torch.empty(length, device="meta"), algorithm=name)
 
 
-def run_on(cluster: Cluster, nbytes: int, algorithm: str) -> SimulatedWorld:
+def run_on(cluster: Cluster, nbytes: int, name: str) -> SimulatedWorld:
     """Run an all-reduce on simulated ranks, for its time and its messages."""
     ranks = SimulatedWorld(cluster.world_size, cluster)
-    ranks.run(without_numbers, nbytes // 4, algorithm)
+    ranks.run(without_numbers, nbytes // 4, name)
     return ranks
 
 
-for n in [8, 64]:
-    for nbytes in [4 * KIB, 400 * MIB]:
-        ring = run_on(flat(n), nbytes, "ring")
-        formula = seconds("ring", flat(n), nbytes)
-        times = f"simulated {ring.elapsed * 1e3:.4f} ms, formula {formula * 1e3:.4f} ms"
-        print(f"{n:2} ranks, {nbytes:11,} bytes: {times}, {ring.trace.rounds} rounds")
-        assert abs(ring.elapsed / formula - 1) < 1e-9
-        assert ring.trace.rounds == 2 * (n - 1)
+# Each formula of this lesson against the simulator, where all links are equal
+for name in ("ring", "tree", "halving_doubling"):
+    for link in (FAR, Link(1e-3, 50e6), Link(1e-6, 100e9)):
+        for n, nbytes in [(2, 4), (5, 4 * KIB), (8, MIB), (13, MIB + 12)]:
+            simulated = run_on(flat(n, link), nbytes, name).elapsed
+            assert abs(simulated / seconds(name, flat(n, link), nbytes) - 1) < 1e-9
+
+# %%
+SMALL, LARGE = 4 * KIB, 400 * MIB
+latency = 2 * (1024 - 1) * FAR.latency
+parts = {}
+for label, nbytes in [("4 KiB", SMALL), ("400 MiB", LARGE)]:
+    together = seconds("ring", flat(1024), nbytes)
+    parts[label] = {"latency": latency, "bytes": together - latency}
+compare_costs(parts, title="A ring of 1,024 ranks", show=format_seconds)
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert 2 * (1024 - 1) == 2046 and SMALL / 1024 == 4 and LARGE / 1024 == 400 * KIB
+assert 8 < 400 * KIB / 50_000 < 8.5
+for nbytes in (4, SMALL):
+    assert round(seconds("ring", flat(1024), nbytes) * 1e3) == 10
+assert 0.99 < latency / seconds("ring", flat(1024), SMALL) < 1
+assert 0.1 < latency / seconds("ring", flat(1024), LARGE) < 0.12
+assert abs(2 * latency / seconds("ring", flat(1024), 50_000 * 1024) - 1) < 1e-9
 
 # %% [markdown]
-# They agree to nine digits. Where all links are equal that holds for every formula of this lesson; a folded cell
-# further down checks them all. So we may use the formulas where a run would take too long.
+# Both tensors wait for the same 2,046 latencies. With 4 KiB a chunk is a single number, so the bytes cost almost
+# nothing. With 400 MiB a chunk is eight times $\alpha/\beta$, and the bytes cost eight times as much as the latencies.
 #
-# **Try it.** For your 1,024 ranks and 4 KiB somebody sells you a better network: with ten times the bandwidth, or with
-# half the latency. Change one number of `better`, run, then the other one. Which offer do you take?
+# For a ring, then, a tensor is small if its *chunks* are smaller than $\alpha/\beta$. On 1,024 ranks even a tensor of
+# 50 MB is small.
+#
+# **A ring waits for 2(N − 1) messages in a row, however small the tensor is.**
+#
+# **Try it.** Your vendor has a second offer: the same bandwidth, but half the latency. Which network would you take for
+# 4 KiB, and which for 400 MiB? Change one number of `better` at a time.
 
 # %%
 better = Link(latency=5e-6, bandwidth=10e9)
 
-old, new = (seconds("ring", flat(1024, link), 4 * KIB) * 1e3 for link in (FAR, better))
-print(f"{old:.3f} ms before, {new:.3f} ms with the better network")
+for nbytes in (SMALL, LARGE):
+    old, new = (seconds("ring", flat(1024, link), nbytes) for link in (FAR, better))
+    print(
+        f"{nbytes:11,} bytes: {old * 1e3:5.2f} ms before, {new * 1e3:5.2f} ms with it"
+    )
 
 # %% tags=["folded"]
 # One way to do it
-ten_times_wider, half_the_latency = Link(5e-6, 100e9), Link(2.5e-6, 10e9)
-for offer in (ten_times_wider, half_the_latency):
-    new = seconds("ring", flat(1024, offer), 4 * KIB) * 1e3
-    print(f"{offer}: {new:.3f} ms, {old / new:.2f} times as fast")
-assert seconds("ring", flat(1024, ten_times_wider), 4 * KIB) * 1.001 > old / 1e3
-assert round(old / new, 1) == 2.0
+for offer in (Link(5e-6, 100e9), Link(2.5e-6, 10e9)):
+    for nbytes in (SMALL, LARGE):
+        ms = seconds("ring", flat(1024, offer), nbytes) * 1e3
+        print(f"{offer}: {nbytes:11,} bytes in {ms:.2f} ms")
+assert seconds("ring", flat(1024, Link(5e-6, 100e9)), SMALL) > 0.999 * latency
+assert round(seconds("ring", flat(1024, Link(2.5e-6, 10e9)), SMALL) / latency, 2) == 0.5
 
 # %% [markdown]
 # <details><summary>What follows: open it when you have tried</summary>
 #
-# The wider network gains less than a thousandth. Bandwidth can be bought. Latency comes from distances, switches and
-# software, and is much harder to get rid of. What we can change is how many latencies we wait for.
+# For 4 KiB ten times the bandwidth gains less than a thousandth, so do not believe the vendor. Half the latency halves
+# the time. For 400 MiB it is the other way around: the bandwidth makes the ring five times as fast, and the latency
+# gains a twentieth.
+#
+# Bandwidth can be bought. Latency comes from distances, switches and software, and is hard to get rid of. But a program
+# can wait for fewer latencies.
 #
 # </details>
 #
 # ## A tree: few steps
 #
-# In lesson 01 a broadcast went down a tree. Every rank that has the tensor can pass it on, so the number of ranks that
-# have it doubles in each step. A reduce goes up the same tree. One after the other they are an all-reduce.
-#
-#     up      1 ──► 0    3 ──► 2    5 ──► 4    7 ──► 6       distance 1
-#             2 ───────► 0          6 ───────► 4             distance 2
-#             4 ─────────────────► 0                         distance 4: rank 0 has the sum
-#     down    0 ─────────────────► 4                         distance 4
-#             …                                              and back through the same pairs
+# In [lesson 01](01_messages.ipynb) a broadcast went down a tree: every rank that has the tensor passes it on, so the
+# number of ranks with the tensor doubles in each step. A reduce goes up the same tree. A reduce and then a broadcast
+# make an all-reduce.
 
 # %%
-small_tree = run_on(flat(8), 4 * KIB, "tree")
-timeline(small_tree.trace, title="All-reduce by a tree: up to rank 0, and down again")
+tree = run_on(flat(8), SMALL, "tree")
+timeline(tree.trace, title="A tree of 8 ranks: up to rank 0, and down again")
 
 # %% tags=["folded"]
 # Checks of the numbers around here
-assert sum(small_tree.trace.messages_sent) == 14 and small_tree.trace.rounds == 6
-for n in [8, 64, 65]:
-    tree = run_on(flat(n), 4 * KIB, "tree")
-    assert round(tree.elapsed / FAR.seconds(4 * KIB), 9) == 2 * (n - 1).bit_length()
-    assert abs(tree.elapsed - seconds("tree", flat(n), 4 * KIB)) < 1e-12
+assert sum(tree.trace.messages_sent) == 14 and tree.trace.rounds == 6
+for n in (8, 64, 65):
+    steps = run_on(flat(n), SMALL, "tree").elapsed / FAR.seconds(SMALL)
+    assert round(steps, 9) == 2 * (n - 1).bit_length()
+assert sum(sent == 1 for sent in tree.trace.messages_sent) == 4  # half of the ranks
 
 # %% [markdown]
-# Up and down take $\lceil\log_2 N\rceil$ steps each: 12 for 64 ranks, where the ring takes 126. But in every step the
-# whole tensor moves:
+# Half of the ranks send once, at the very start, and then wait until the end. Eight ranks need three steps up and three
+# steps down. In general there are $\lceil\log_2 N\rceil$ steps each way, and every step moves the whole tensor:
 #
 # $$T_\text{tree} = 2\,\lceil\log_2 N\rceil\,(\alpha + S\,\beta)$$
 #
-# Half of the ranks send once, at the start, and then wait until the end.
-#
-# Three all-reduces, two sizes. For 4 KiB the tree is sure to win. What about a large tensor?
+# On 1,024 ranks the tree has 20 steps, where the ring has 2,046.
 
 # %%
-guess_3 = predict(
-    "64 ranks, 400 MiB each. Order them, the fastest first.",
-    order=["master", "ring", "tree"],
-)
-
-# %%
-names = {"naive": "master", "ring": "ring", "tree": "tree"}
-print("64 ranks       master         ring         tree")
-for label, nbytes in [("4 KiB", 4 * KIB), ("400 MiB", 400 * MIB)]:
-    times = {name: seconds(name, flat(64), nbytes) * 1e3 for name in names}
-    print(f"{label:>8} " + " ".join(f"{time:9.2f} ms" for time in times.values()))
-
-ordered = sorted(times, key=lambda name: times[name])
-print(guess_3.compare([names[name] for name in ordered], source="the formula"))
+print("1,024 ranks        ring         tree")
+for label, nbytes in [("4 bytes", 4), ("4 KiB", SMALL), ("400 MiB", LARGE)]:
+    ring_ms, tree_ms = (
+        seconds(name, flat(1024), nbytes) * 1e3 for name in ("ring", "tree")
+    )
+    print(f"{label:>11} {ring_ms:8.2f} ms {tree_ms:9.2f} ms")
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
-assert ordered == ["ring", "tree", "naive"]
-assert seconds("ring", flat(64), 4 * KIB) > 9 * seconds("tree", flat(64), 4 * KIB)
-assert seconds("tree", flat(64), 400 * MIB) > 6 * seconds("ring", flat(64), 400 * MIB)
-assert seconds("naive", flat(64), 4 * KIB) > seconds("ring", flat(64), 4 * KIB)
+assert seconds("ring", flat(1024), 4) > 100 * seconds("tree", flat(1024), 4)
+assert 8.5 < tree_ms / ring_ms < 9.5
 
 # %% [markdown]
-# For 4 KiB the tree is more than nine times as fast as the ring. For 400 MiB it takes more than six times as long. The
-# master loses to the ring in both rows: it takes 126 steps as well, and each with the whole tensor.
+# Your colleague is right: for four bytes, the tree is a hundred times as fast. For 400 MiB it is nine times as slow,
+# because it moves the tensor 20 times in a row, while the chunks of a ring add up to less than two tensors.
 #
-# **Try it.** Five ranks sum up by a tree, and one of them comes too late. Change `late`. Which rank can be two steps
-# late without anybody noticing? Look at the picture, guess, then run.
+# **A tree waits for only 2⌈log₂ N⌉ messages in a row, but each is the whole tensor.**
+#
+# <details><summary>Where this stops being true</summary>
+#
+# | case | what happens |
+# |---|---|
+# | the tensor is cut into blocks | a block goes up while the next one follows, so bytes cost less (lesson 03b) |
+# | switches that add (NVIDIA's SHARP) | the tree consists of switches, and each rank sends its tensor once |
+#
+# </details>
+#
+# **Try it.** Five ranks add up by a tree, and one of them is two steps late. Which rank can be late without anybody
+# noticing? Guess, then change `late` until you find the rank.
+
+# %% tags=["folded"]
+# A tree of five ranks, one of them late
+STEP = FAR.seconds(SMALL)
+
+
+def start_late(comm: Communicator, late: int | None) -> None:
+    if comm.rank == late:
+        comm.sleep(2 * STEP)
+    tree_all_reduce(comm, torch.empty(SMALL // 4, device="meta"))
+
+
+def delay_of(late: int) -> tuple[float, Picture]:
+    """By how many steps the sum is late, and a picture."""
+    five = SimulatedWorld(5, flat(5))
+    five.run(start_late, None)
+    on_time = five.elapsed
+    five.run(start_late, late)
+    picture = timeline(five.trace, title=f"A tree of five ranks; rank {late} is late")
+    return (five.elapsed - on_time) / STEP, picture
+
 
 # %%
 late = 1
-
-STEP = FAR.seconds(4 * KIB)
-
-
-def tree_with_a_late_rank(comm: Communicator, late: int | None) -> None:
-    if comm.rank == late:
-        comm.sleep(2 * STEP)
-    tree_all_reduce(comm, torch.empty(KIB, device="meta"))
-
-
-five = SimulatedWorld(5, flat(5))
-five.run(tree_with_a_late_rank, None)
-on_time = five.elapsed
-five.run(tree_with_a_late_rank, late)
-delay = (five.elapsed - on_time) / STEP
-print(f"rank {late} is two steps late, the sum {delay:.1f} steps")
-timeline(five.trace, title="A tree of five ranks, one of them late")
+delay, picture = delay_of(late)
+print(f"rank {late} is two steps late, the sum is {delay:.1f} steps late")
+picture
 
 # %% tags=["folded"]
 # One way to do it
-delays = []
-for rank in range(5):
-    five.run(tree_with_a_late_rank, rank)
-    delays.append(round((five.elapsed - on_time) / STEP, 6))
-    print(f"rank {rank}: {delays[rank]:.1f} steps later")
+delays = [round(delay_of(rank)[0], 6) for rank in range(5)]
+print("steps that the sum is late, for each late rank:", delays)
 print("Rank 4 has nobody below it, and its turn comes only in step 3.")
 assert delays == [2, 2, 2, 2, 0]
 
 # %% [markdown]
-# The ring has few bytes and many steps, the tree few steps and many bytes. Can one have few of both?
-#
 # ## Halving and doubling: few steps and few bytes
 #
-# Let pairs of ranks share the work. Rank 0 and its partner each have a full tensor. Rank 0 gives away the second half
-# and gets the partner's first half, which it adds to its own. Each is now responsible for one half. Then each finds
-# another partner with the same half, and they share that. This is **halving**. When every rank is responsible for one
-# chunk, the chunk is complete.
+# The ring has few bytes and many steps, the tree few steps and many bytes. Can an all-reduce have few of both?
 #
-# Then they go back through the same partners, and each gives a copy of what it has. This is **doubling**.
+# Let two ranks share the work. Rank 0 gives its partner the second half of its tensor, and adds the first half of the
+# partner's tensor to its own. From now on each of the two is responsible for one half. In the next step every rank
+# shares its half with a new partner, in the same way. This phase is **halving**, and it ends when every rank has one
+# chunk of the sum.
 #
-# Play it, on four real processes. As in the last lesson, space plays, ← and → go one step, and when you point at
-# something, you see what it is.
+# In the second phase, **doubling**, the ranks go back through the same partners, and each gives its partner a copy of
+# all the sums that it has. Play both phases, on four real processes:
 
 # %%
 world = World(4)
@@ -322,181 +326,184 @@ history = watch_chunks(world, halving_doubling_all_reduce)
 play_chunks(history, title="Halving (rounds 1 and 2), then doubling (rounds 3 and 4)")
 
 # %% [markdown]
-# In round 1 the partner is two ranks away, and half of the tensor moves: two of the four chunks. In round 2 the partner
-# is next door, and one chunk moves. Then the same backwards: one chunk, two chunks.
+# In round 1 the partner is two ranks away, and half of the tensor moves. In round 2 the partner is next door, and a
+# quarter moves. Then the same in reverse.
 
 # %%
-guess_4 = predict(
-    "8 ranks: 6 rounds instead of the ring's 14. How many bytes does a rank send?",
-    choices=["fewer than in the ring", "as many", "more"],
+guess_2 = predict(
+    "8 ranks halve and double. Compared with a ring, how many bytes does a rank send?",
+    choices=["fewer", "as many", "more"],
 )
 
 # %%
-halving = run_on(flat(8), 8 * MIB, "halving_doubling")
-ring = run_on(flat(8), 8 * MIB, "ring")
-print("MiB that rank 0 sends")
-for name, run in [("halving and doubling", halving), ("ring", ring)]:
-    parts = [message.nbytes / MIB for message in run.trace if message.src == 0]
-    print(f"{name:20} {sum(parts):g} = " + " + ".join(f"{part:g}" for part in parts))
+sent = {}
+for name in ("ring", "halving_doubling"):
+    trace = run_on(flat(8), 8 * MIB, name).trace
+    sizes = [message.nbytes / MIB for message in trace if message.src == 0]
+    sent[name] = sum(sizes)
+    print(
+        f"{name:16} {sent[name]:g} MiB = " + " + ".join(f"{size:g}" for size in sizes)
+    )
 
-print(guess_4.compare("as many"))
-
-# %% tags=["folded"]
-# Checks of the numbers above
-assert history.full_sums == [0, 0, 4, 8, 16]
-halves = [message.nbytes / MIB for message in halving.trace if message.src == 0]
-assert halves == [4, 2, 1, 1, 2, 4]
-assert halving.trace.bytes_sent == ring.trace.bytes_sent == [14 * MIB] * 8
-assert (halving.trace.rounds, ring.trace.rounds) == (6, 14)
-
-# %% [markdown]
-# A half, a quarter, an eighth, and back. With $N$ ranks that adds up to $2\frac{N-1}{N}S$, exactly what a rank in the
-# ring sends: the least possible (lesson 02). The steps are those of the tree.
-#
-# $$T_\text{halving-doubling} = 2\,\log_2 N\,\alpha + 2\,\frac{N-1}{N}\,S\,\beta$$
-
-# %%
-print("64 ranks       ring         tree   halving-doubling")
-for label, nbytes in [("4 KiB", 4 * KIB), ("400 MiB", 400 * MIB)]:
-    names = ("ring", "tree", "halving_doubling")
-    times = [seconds(name, flat(64), nbytes) * 1e3 for name in names]
-    print(f"{label:>8} {times[0]:8.2f} ms {times[1]:9.2f} ms {times[2]:15.2f} ms")
-    assert min(times) == times[2]
-
-# %% [markdown]
-# ### Now one rank more
-#
-# All that works for 2, 4, 8, 16 ranks, and so on. What if there are 65? The simplest way is a **fold**: before the
-# start the extra rank hands its whole tensor to a neighbor, which stands in for both. At the end it gets the whole
-# result back.
-
-# %%
-guess_5 = predict("64 ranks need 83 ms for 400 MiB. How long do 65 need?", unit="ms")
-
-# %%
-just_right = run_on(flat(64), 400 * MIB, "halving_doubling").elapsed * 1e3
-one_more = run_on(flat(65), 400 * MIB, "halving_doubling").elapsed * 1e3
-print(f"64 ranks: {just_right:.1f} ms, 65 ranks: {one_more:.1f} ms")
-print(guess_5.compare(one_more))
-
-# %% [markdown]
-# One rank more, and the all-reduce takes twice as long. The whole tensor goes in and out once more, and in the meantime
-# hardly any rank does anything. With six ranks you can see it. Ranks 0 and 2 hand over their tensors to 1 and 3, and
-# wait. Ranks 4 and 5 wait for the others before they can begin: the hatched bars.
-
-# %%
-six = run_on(flat(6), 48 * KIB, "halving_doubling")
-timeline(six.trace, title="Halving and doubling with 6 ranks: 0 and 2 only watch")
-
-# %% tags=["folded"]
-# Checks of the numbers above, and of every formula against the simulator
-assert round(just_right) == 83 and 2 < one_more / just_right < 2.1
-assert six.trace.messages_sent == [1, 5, 1, 5, 4, 4]
-for name in ("naive", "ring", "tree", "halving_doubling", "grid"):
-    for link in (FAR, Link(1e-3, 50e6), Link(1e-6, 100e9)):
-        for n, nbytes in [(2, 4), (5, 4 * KIB), (8, MIB), (13, MIB + 12)]:
-            expected = seconds(name, flat(n, link), nbytes)
-            run = run_on(flat(n, link), nbytes, name)
-            assert abs(run.elapsed / expected - 1) < 1e-9
-
-# %% [markdown]
-# Is that the price of every number that is not a power of two? No. It is the price of *this fold*, the simplest one,
-# which you will write in the exercise (with other pairs). People have done better:
-#
-# - Rabenseifner and Träff (2004) halve the extra cost.
-# - gloo's older version breaks 24 ranks up into blocks of 16 and 8, which [should still perform relatively
-#   well](https://github.com/pytorch/gloo/blob/main/docs/algorithms.md) ("binary blocks").
-# - Träff (2024) found partners for any number of ranks: 65 of them then need hardly longer than 64. Lesson 03b has it,
-#   in twenty lines.
-#
-# **Try it.** 1 MiB on 64 and on 65 ranks. Change `latency` until the ring wins on 65 ranks. Is there a latency for
-# which it wins on 64?
-
-# %%
-latency = 5e-6
-
-
-def ring_and_halving(n: int, latency: float) -> tuple[float, float]:
-    """Microseconds of both for 1 MiB on n ranks."""
-    cluster = flat(n, Link(latency, bandwidth=10e9))
-    ring = seconds("ring", cluster, MIB) * 1e6
-    halving = seconds("halving_doubling", cluster, MIB) * 1e6
-    print(f"{n} ranks: ring {ring:.0f} µs, halving and doubling {halving:.0f} µs")
-    return ring, halving
-
-
-for n in (64, 65):
-    ring_and_halving(n, latency)
-
-# %% tags=["folded"]
-# One way to do it
-for latency in (2e-6, 1.5e-6, 0.0):
-    print(f"latency {latency * 1e6:g} µs")
-    for n in (64, 65):
-        ring, halving = ring_and_halving(n, latency)
-        assert (ring < halving - 1e-9) == (n == 65 and latency < 1.8e-6)
-print("On 64 ranks both send as many bytes, so without any latency they are equal.")
-
-# %% [markdown]
-# ## A grid: a ring in two dimensions
-#
-# Put the ranks into rows and columns. Reduce-scatter along each row: every rank has one chunk of its row's sum.
-# All-reduce these chunks along each column: now they are complete. All-gather along each row. Every part is a ring, but
-# a short one.
-#
-#     row 0    rank 0 ── rank 1 ── rank 2       1. reduce-scatter along the rows
-#                │         │         │          2. all-reduce along the columns
-#     row 1    rank 3 ── rank 4 ── rank 5       3. all-gather along the rows
-
-# %%
-grid = run_on(flat(6), 48 * KIB, "grid")
-play_timeline(grid.trace, title="A grid of 2 rows and 3 columns: rows, columns, rows")
-
-# %% [markdown]
-# Rounds 1 and 2 stay inside the rows (ranks 0 to 2, ranks 3 to 5), 3 and 4 cross them, 5 and 6 stay inside again.
-
-# %%
-guess_6 = predict(
-    "64 ranks (a grid of 8 × 8), 1 MiB. Order them, the fastest first.",
-    order=["grid", "halving and doubling", "ring", "tree"],
+difference = sent["halving_doubling"] - sent["ring"]
+print(
+    guess_2.compare(
+        "as many" if not difference else "more" if difference > 0 else "fewer"
+    )
 )
-
-# %%
-names = ("grid", "halving_doubling", "ring", "tree")
-runs = {name.replace("_", " and "): run_on(flat(64), MIB, name) for name in names}
-for name, run in runs.items():
-    sent, rounds = max(run.trace.bytes_sent) / MIB, run.trace.rounds
-    steps = f"{rounds:3} rounds, at most {sent:.2f} MiB sent by a rank"
-    print(f"{name:21} {run.elapsed * 1e3:.2f} ms, {steps}")
-
-ordered = sorted(runs, key=lambda name: runs[name].elapsed)
-print(guess_6.compare(ordered))
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
-across = {m.round for m in grid.trace if m.src % 3 == m.dst % 3}
-assert across == {3, 4} and grid.trace.rounds == 6
-assert ordered == ["halving and doubling", "grid", "ring", "tree"]
-assert runs["grid"].trace.rounds == 2 * (8 - 1) + 2 * (8 - 1) == 28
-assert runs["ring"].trace.rounds == 126
-assert runs["grid"].trace.bytes_sent == runs["ring"].trace.bytes_sent
-assert seconds("grid", flat(997), 40 * MIB) == seconds("ring", flat(997), 40 * MIB)
+world.close()
+assert history.full_sums == [0, 0, 4, 8, 16]
+assert sizes == [4, 2, 1, 1, 2, 4] and sent == {"ring": 14, "halving_doubling": 14}
+assert trace.rounds == 6
+for n in (2, 4, 8, 16, 64):
+    halving, ring = (
+        run_on(flat(n), 4 * MIB, name).trace for name in ("halving_doubling", "ring")
+    )
+    assert halving.bytes_sent == ring.bytes_sent
+    assert halving.rounds == 2 * (n.bit_length() - 1)
+    for size in (4, SMALL, LARGE):
+        by_name = {
+            name: seconds(name, flat(n), size)
+            for name in ("ring", "tree", "halving_doubling")
+        }
+        assert min(by_name.values()) > 0.999_999 * by_name["halving_doubling"]
 
 # %% [markdown]
-# With $R$ rows and $C$ columns there are $2(C-1) + 2(R-1)$ rounds instead of $2(RC-1)$, and the bytes are the same, to
-# the last one. A grid also suits machines whose cables form rings in two directions (a *torus*), because every rank
-# talks to its neighbors only. But it needs a number of ranks that can be split well. 997 is a prime number: its grid
-# has one row, and is a ring.
+# A half, a quarter, an eighth, and back. Together that is $2\frac{N-1}{N}S$, as in a ring, and lesson 02 showed that
+# the busiest rank of an all-reduce cannot send less. The steps are those of a tree:
 #
-# ### Rows that are nodes
+# $$T_\text{halving-doubling} = 2\,\log_2 N\,\alpha + 2\,\frac{N-1}{N}\,S\,\beta$$
 #
-# So far every link was as good as every other one. In a real cluster some GPUs are in the same **node**, joined by fast
-# links. Others are reached only over the network. Say 1 µs and 100 GB/s inside a node, and between nodes the 5 µs and
-# 10 GB/s from before. Does that help the ring?
+# **With 2, 4, 8, … ranks, halving and doubling has the tree's steps and the ring's bytes.**
+#
+# ### One rank more
+#
+# And with 65 ranks? The simplest answer is a **fold**. Before the start, the extra rank sends its whole tensor to
+# another rank, which adds it to its own. At the end the extra rank gets the whole sum back.
 
 # %%
-guess_7 = predict(
-    "A ring of 16 slow links. Then 14 of them become 10 times as fast. The time?",
+guess_3 = predict("64 ranks need 83 ms for 400 MiB. How long do 65 need?", unit="ms")
+
+# %%
+just_right, one_more = (
+    run_on(flat(n), LARGE, "halving_doubling").elapsed * 1e3 for n in (64, 65)
+)
+print(f"64 ranks: {just_right:.1f} ms, 65 ranks: {one_more:.1f} ms")
+print(guess_3.compare(one_more))
+five = run_on(flat(5), SMALL * 4, "halving_doubling")
+timeline(
+    five.trace, title="Halving and doubling with 5 ranks: one of them only watches"
+)
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert round(just_right) == 83 and 2 < one_more / just_right < 2.1
+assert five.trace.messages_sent == [1, 5, 4, 4, 4]
+assert five.trace.rounds == 6
+
+# %% [markdown]
+# With one rank more, this all-reduce takes twice as long, because the whole tensor moves twice more: in and out. In the
+# picture with five ranks, rank 0 sends its tensor to rank 1, and waits for the sum. [Lesson 03b](03b_networks.ipynb)
+# has a better method, with which 65 ranks take less than 1 % longer than 64.
+#
+# ## Which one, when?
+#
+# With 64 ranks and equal links, neither ring nor tree is faster than halving and doubling at any size. With 96 ranks it
+# needs a fold for 32 of them. Here are all three, for tensors from 1 KiB to 1 GiB:
+
+# %%
+SIZES = [2**power for power in range(10, 31)]
+THREE = ["ring", "tree", "halving_doubling"]
+race(flat(96), SIZES, THREE, title="96 ranks, equal links")
+
+# %% [markdown]
+# On the left the lines are level: nearly all of the time is latency, so few steps win. On the right the lines rise:
+# nearly all of the time is bytes. There the ring wins, because the fold moves the whole tensor twice more.
+#
+# The border between the two is at 4.2 MiB, which is 88 times $\alpha/\beta$. What if the network gets better?
+
+# %%
+guess_4 = predict(
+    "The bandwidth doubles. The size from which the ring is the fastest …",
+    choices=["halves", "stays", "doubles"],
+)
+
+# %%
+borders = []
+for link in (FAR, Link(FAR.latency, 2 * FAR.bandwidth)):
+    border = crossover_bytes(flat(96, link), "halving_doubling", "ring")
+    borders.append(border)
+    ratio = border / (link.latency * link.bandwidth)
+    print(f"{link}: from {border / MIB:.1f} MiB on, {ratio:.0f} times α/β")
+print(guess_4.compare("doubles" if borders[1] > 1.5 * borders[0] else "stays"))
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+assert round(borders[0] / MIB, 1) == 4.2 and round(borders[1] / borders[0], 3) == 2
+by_hand = (190 - 14) / (2 + 2 * 63 / 64 - 2 * 95 / 96)
+assert round(by_hand) == 88 and abs(borders[0] / (by_hand * 50_000) - 1) < 1e-3
+for n in range(2, 300):
+    for size in (MIB, LARGE):  # on equal links the tree is never ahead of both
+        by_name = {name: seconds(name, flat(n), size) for name in THREE}
+        assert by_name["halving_doubling"] <= by_name["tree"] * 1.000_001
+
+# %% [markdown]
+# It doubles. On a network with more bandwidth, more tensors are small, because the latency stays. The 88 depends on
+# nothing but the number of ranks.
+#
+# **Small tensors want few steps, large tensors few bytes; the border moves with α/β.**
+#
+# <details><summary>The 88, by hand</summary>
+#
+# With 96 ranks, halving and doubling saves $190 - 14$ latencies. It pays for them with $2 + 2\cdot\frac{63}{64} -
+# 2\cdot\frac{95}{96}$ times $S\beta$. Both are equal at $S = \frac{176}{1.99}\,\alpha/\beta$.
+#
+# </details>
+#
+# | $N$ ranks, $S$ bytes | messages in a row | bytes of the busiest rank | good for |
+# |---|---|---|---|
+# | ring | $2(N-1)$ | $2\frac{N-1}{N}S$ | large tensors, any number of ranks |
+# | tree | $2\lceil\log_2 N\rceil$ | up to $\lceil\log_2 N\rceil\,S$ | small tensors, any number of ranks |
+# | halving and doubling | $2\log_2 N$ | $2\frac{N-1}{N}S$ | all tensors, if $N$ is a power of two |
+# | the same with a fold | $2\lfloor\log_2 N\rfloor + 2$ | less than $3\,S$ | small tensors |
+#
+# The tree never wins here. It returns in lesson 03b, because two trees at once send few bytes with any number of ranks:
+# NCCL runs two such trees between nodes.
+#
+# **Try it.** With 12 ranks and 1 MiB the ring wins. Change the link until halving and doubling wins. Which of its two
+# numbers can do that alone?
+
+# %%
+link = Link(latency=5e-6, bandwidth=10e9)
+
+for name in THREE:
+    print(f"{name:16} {seconds(name, flat(12, link), MIB) * 1e6:5.0f} µs")
+
+# %% tags=["folded"]
+# One way to do it
+for link in (Link(20e-6, 10e9), Link(5e-6, 40e9)):
+    ring, _, halving = (seconds(name, flat(12, link), MIB) for name in THREE)
+    print(
+        f"{link}: ring {ring * 1e6:.0f} µs, halving and doubling {halving * 1e6:.0f} µs"
+    )
+    assert halving < ring
+print("Either number alone: what counts is how large 1 MiB is compared with α/β.")
+ring, tree, halving = (seconds(name, flat(12), MIB) for name in THREE)
+assert ring < min(tree, halving)
+
+# %% [markdown]
+# ## And if some links are faster?
+#
+# In a cluster, GPUs of the same **node** are joined by fast links, and nodes by slower links. Say 1 µs and 100 GB/s
+# inside a node, and between nodes the 5 µs and 10 GB/s from above. Take two nodes with eight ranks each. In a ring
+# of all 16 ranks, only two of the 16 links lead to the other node.
+
+# %%
+guess_5 = predict(
+    "A ring of 16 slow links. Then 14 of them become 10 times as fast. The time is …",
     choices=["about an eighth", "about half", "the same"],
 )
 
@@ -505,351 +512,117 @@ NEAR = Link(latency=1e-6, bandwidth=100e9)
 two_nodes = Cluster(nodes=2, ranks_per_node=8, intra=NEAR, inter=FAR)
 all_slow = run_on(flat(16), 8 * MIB, "ring").elapsed * 1e3
 two_slow = run_on(two_nodes, 8 * MIB, "ring").elapsed * 1e3
-print(f"ring, 8 MiB: {all_slow:.3f} ms with slow links, {two_slow:.3f} ms on two nodes")
-print(guess_7.compare("the same"))
+print(f"ring, 8 MiB: {all_slow:.2f} ms with slow links, {two_slow:.2f} ms on two nodes")
+print(guess_5.compare("the same" if two_slow / all_slow > 0.9 else "about half"))
 
 # %% [markdown]
-# A ring is as fast as its slowest link. In every step the fast links wait for the two slow ones, which carry 15 MiB
-# each. The grid has the answer, if its *rows are the nodes*. Then the long part, along the rows, uses fast links only.
-# What has to cross to the other node crosses in the columns, and all ranks share it: 1 MiB over each of 16 slow links.
-# (On its own the library makes the grid as square as it can, here 4 × 4. `columns=8` makes the rows the nodes.)
-
+# In every step the fast links wait for the two slow links, through which almost two whole tensors pass. Meanwhile the
+# other 14 ranks do not use their links to the other node at all. The **hierarchical** all-reduce uses them:
+#
+# 1. Reduce-scatter inside each node, so that each of its eight ranks has an eighth of the node's sum.
+# 2. All-reduce between nodes, each rank with the ranks that have the same eighth.
+# 3. All-gather inside each node.
 
 # %%
-def grid_without_numbers(comm: Communicator, length: int, columns: int) -> None:
-    grid_all_reduce(comm, torch.empty(length, device="meta"), columns=columns)
-
-
-sixteen = SimulatedWorld(16, two_nodes)
-sixteen.run(grid_without_numbers, 2 * MIB, columns=8)
-by_nodes = sixteen.elapsed * 1e3
-gain = two_slow / by_nodes
-print(f"grid, 8 MiB: {by_nodes:.3f} ms, {gain:.1f} times as fast as the ring")
-
-# %% tags=["folded"]
-# Checks of the numbers above
-assert abs(all_slow - two_slow) < 1e-9
-assert 6 < gain < 6.5
-slow = [m for m in sixteen.trace if m.src // 8 != m.dst // 8]
-assert {m.nbytes for m in slow} == {MIB // 2} and len(slow) == 2 * 16
-assert run_on(two_nodes, 8 * MIB, "ring").trace.bytes_sent[7] == 15 * MIB
-assert abs(by_nodes / 1e3 - seconds("hierarchical", two_nodes, 8 * MIB)) < 1e-12
+runs = {name: run_on(two_nodes, 8 * MIB, name) for name in ("ring", "hierarchical")}
+for name, run in runs.items():
+    print(f"{name}: {run.elapsed * 1e3:.2f} ms")
+crossing = {
+    name: run.trace.filter(lambda message: message.src // 8 != message.dst // 8)
+    for name, run in runs.items()
+}
+bytes_per_rank(compare=crossing, title="Bytes between the two nodes, of 8 MiB")
 
 # %% [markdown]
-# If the columns halve and double instead of going round in rings, this is called **hierarchical**. With two nodes the
-# two are the same. Lesson 03b looks at it closely, and exercise 03b has its formula.
-#
-# ## Which one, when?
-#
-# If one algorithm has fewer steps and the other sends fewer bytes, their formulas are equal at some size. Below it the
-# first is faster, above it the second.
+# With the ring, two ranks send 15 MiB each to the other node, and 14 ranks send nothing. With the hierarchical
+# all-reduce each of the 16 ranks sends 1 MiB, and in all it is six times as fast. Here is the race on eight such nodes:
 
 # %%
-guess_8 = predict(
-    "The bandwidth doubles. The size from which the ring beats the tree …",
-    choices=["halves", "stays", "doubles"],
-)
-
-# %%
-for link in (FAR, Link(FAR.latency, 2 * FAR.bandwidth)):
-    meeting = crossover_bytes(flat(64, link), "tree", "ring")
-    assert meeting is not None
-    small = link.latency * link.bandwidth
-    print(f"{link}: from {meeting / 1e3:,.0f} kB on, {meeting / small:.1f} times α/β")
-print(guess_8.compare("doubles"))
-
-# %% [markdown]
-# On a faster network more tensors are "small", because the latency stays. By hand: set
-# $2\cdot63\,\alpha + 2\cdot\frac{63}{64}S\beta$ equal to $2\cdot6\,(\alpha + S\beta)$ and solve for $S$. The result is
-# $\alpha/\beta$, the 50 kB from the beginning, times a number that depends only on how many ranks there are.
-#
-# A picture of all three. Both axes are logarithmic. The band below says which is the fastest.
-
-# %%
-sizes = [2**power for power in range(10, 31)]
-three = ["ring", "tree", "halving_doubling"]
-race(flat(64), sizes, three, title="64 ranks, equal links")
+eight_nodes = Cluster(nodes=8, ranks_per_node=8, intra=NEAR, inter=FAR)
+race(eight_nodes, SIZES, [*THREE, "hierarchical"], title="Eight nodes of eight ranks")
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
-by_hand = (63 - 6) * 50_000 / (6 - 63 / 64)
-for B, expected in [(10e9, by_hand), (20e9, 2 * by_hand)]:
-    meeting = crossover_bytes(flat(64, Link(5e-6, B)), "tree", "ring")
-    assert abs(meeting / expected - 1) < 0.01
-assert crossover_bytes(flat(64), "halving_doubling", "ring") is None  # nowhere behind
-for n, beaten in [(64, False), (65, True), (96, True), (128, False)]:
-    best = {min(three, key=lambda name: seconds(name, flat(n), size)) for size in sizes}
-    assert ("ring" in best) == beaten, (n, best)
-    assert best >= {"halving_doubling"}
+assert abs(all_slow - two_slow) < 1e-9
+assert 6 < runs["ring"].elapsed / runs["hierarchical"].elapsed < 6.5
+assert {m.src for m in crossing["ring"]} == {7, 15}
+assert max(crossing["ring"].bytes_sent) == 15 * MIB
+assert crossing["hierarchical"].bytes_sent == [MIB] * 16
+border = crossover_bytes(eight_nodes, "halving_doubling", "hierarchical")
+assert round(border / KIB) == 57
+for name in (*THREE, "hierarchical"):
+    for size in (SMALL, MIB):
+        simulated = run_on(eight_nodes, size, name).elapsed
+        assert abs(simulated / seconds(name, eight_nodes, size) - 1) < 1e-9
 
 # %% [markdown]
-# On the left everything is latency, and the lines are level. On the right everything is bytes, and they rise. Halving
-# and doubling follows the lower one on both sides. With 65 or 96 ranks it would not: the fold costs it the right side.
+# From 57 KiB on, the hierarchical all-reduce is the fastest. Below this size the additional steps inside the nodes cost
+# more than they save.
 #
-# So an algorithm is not fast or slow. It suits a network, a number of ranks and a size, or it does not.
+# **Add up inside each node first, so that all slow links share the bytes.**
 #
-# **Try it.** Here the ring wins. Change the link until the tree wins, with the same 12 ranks and the same 1 MiB. Which
-# of its two numbers can do that alone?
-
-# %%
-link = Link(latency=5e-6, bandwidth=10e9)
-
-choice = choose_all_reduce(flat(12, link), MIB // 4, itemsize=4)
-times = {name: round(choice.seconds[name] * 1e6) for name in ("ring", "tree")}
-print(times, "µs: the", min(times, key=lambda name: times[name]), "wins")
-
-# %% tags=["folded"]
-# One way to do it
-for link in (Link(60e-6, 10e9), Link(5e-6, 120e9)):
-    ring, tree = (seconds(name, flat(12, link), MIB) * 1e6 for name in ("ring", "tree"))
-    print(f"{link}: ring {ring:.0f} µs, tree {tree:.0f} µs")
-    assert tree < ring
-print("Either number alone: what counts is how large 1 MiB is compared with α/β.")
-ring, tree = (seconds(name, flat(12), MIB) for name in ("ring", "tree"))
-assert ring < tree
-
-# %% [markdown]
-# If formulas are that good, a program can use them. `choose_all_reduce` evaluates all of the library's and takes the
-# fastest. It also says why. Where the links are known, as on simulated ranks, `all_reduce(comm, tensor,
-# algorithm="auto")` asks it before it starts. (Elsewhere it follows a rule of thumb for processes of one machine.)
-
-# %%
-for nbytes in [4 * KIB, 8 * MIB]:
-    choice = choose_all_reduce(two_nodes, nbytes // 4, itemsize=4)
-    print(textwrap.fill(str(choice), 88), "\n")
-    auto = run_on(two_nodes, nbytes, "auto").elapsed
-    best = min(seconds(name, two_nodes, nbytes) for name in ALL_REDUCES)
-    assert abs(auto / best - 1) < 1e-9
-
-# %% [markdown]
-# ## On a real clock
+# <details><summary>Where this stops being true</summary>
 #
-# So far the clock was virtual. Now four real processes, and seconds on the wall.
+# | case | what happens |
+# |---|---|
+# | one cable for a whole node | the ring loses nothing, and the hierarchical all-reduce gains less |
+# | another numbering of the ranks | halving and doubling can be as fast as the hierarchical all-reduce |
 #
-# ### Over a network that is slow enough to see
-#
-# `World(4, network=Link(…))` holds back every message until that network would have delivered it. Each rank has a link
-# of its own: it sends one message after the other, and receives one after the other. The tensors, the processes and the
-# waiting are real.
-
-# %%
-SLOW = Link(latency=1e-3, bandwidth=50e6)  # 1 ms and 50 MB/s
-paced = World(4, network=SLOW)
-
-# %%
-guess_9 = predict(
-    "4 real ranks, 4 MiB. Order them by the clock, the fastest first.",
-    order=["master", "ring", "tree"],
-)
-
-# %%
-SIZES = [4 * KIB, 64 * KIB, MIB, 4 * MIB]
-said = {"naive": "master", "ring": "ring", "tree": "tree"}
-clocked = {}
-print("ms: model, clock" + "".join(f"{nbytes // KIB:>12,} KiB" for nbytes in SIZES))
-for name in said:
-    results = compare(paced, flat(4, SLOW), name, SIZES, repeats=3)
-    pairs = [f"{r.predicted * 1e3:7.1f},{r.measured * 1e3:7.1f}" for r in results]
-    print(f"{said[name]:15} " + " ".join(pairs))
-    clocked[said[name]] = results
-
-print(guess_9.compare(sorted(clocked, key=lambda name: clocked[name][-1].measured)))
-
-# %%
-predicted_and_measured(clocked, title="1 ms and 50 MB/s: the model and the clock")
-
-# %% [markdown]
-# On a machine that has little else to do the points are on the lines. Here the model must hold: every rank has a link
-# of its own. If the ring's points are off, other programs hold its ranks up: in each of its six steps all four must be
-# awake. Then run the cell again.
-#
-# One thing is left out. `compare` reads `comm.time()`, which in such a world is the clock of the network. It does not
-# count the moments in which a message has arrived and Python is still waking up. The clock on the wall does. Here are
-# both, from the first start to the last end of the same run:
-
-
-# %%
-def on_both_clocks(comm: Communicator, name: str) -> list[tuple[float, float]]:
-    """Start and end of an all-reduce of 4 MiB: on the network's clock, on the wall."""
-    tensor = torch.zeros(MIB)
-    comm.barrier()
-    start = comm.time(), time.perf_counter()
-    all_reduce(comm, tensor, algorithm=name)
-    return list(zip(start, (comm.time(), time.perf_counter()), strict=True))
-
-
-for name in said:
-    network_ms, wall_ms = (
-        1e3 * (max(end for _, end in of_ranks) - min(start for start, _ in of_ranks))
-        for of_ranks in zip(*paced.run(on_both_clocks, name), strict=True)
-    )
-    print(f"{said[name]:6} 4 MiB: network {network_ms:5.1f} ms, wall {wall_ms:5.1f} ms")
-paced.close()
-
-# %% [markdown]
-# What the wall clock adds is a part of a millisecond for each message in a chain, and more on a busy machine.
-#
-# **Try it.** Four ranks and 64 KiB: the ring is a little faster than the tree. Change the network until the tree
-# clearly wins, by the clock. (`with` closes the world again.)
-
-# %%
-network = Link(latency=1e-3, bandwidth=50e6)
-
-
-def ring_and_tree(network: Link) -> None:
-    with World(4, network=network) as ranks:
-        for name in ("ring", "tree"):
-            (result,) = compare(ranks, flat(4, network), name, [64 * KIB])
-            model, clock = result.predicted * 1e3, result.measured * 1e3
-            print(f"{name}: model {model:5.1f} ms, clock {clock:5.1f} ms")
-
-
-ring_and_tree(network)
-
-# %% tags=["folded"]
-# One way to do it
-ring_and_tree(Link(latency=20e-3, bandwidth=50e6))  # six latencies against four
-meeting = crossover_bytes(flat(4, SLOW), "tree", "ring")
-print(f"With 1 ms they meet at {meeting / 1e3:.0f} kB, with 20 ms at 20 times as much.")
-later = crossover_bytes(flat(4, Link(20e-3, 50e6)), "tree", "ring")
-assert 39e3 < meeting < 41e3 and abs(later / meeting - 20) < 0.01
-
-# %% [markdown]
-# ### As fast as the machine goes
-#
-# Now without a network: the four processes from above, as fast as they can. What are $\alpha$ and $\beta$ of *your*
-# machine? `calibrate` lets neighboring ranks exchange messages of several sizes, and fits the two numbers to the times.
-
-# %%
-measured = calibrate(world)
-print(f"This machine, today: {measured.intra}")
-equal = measured.intra.latency * measured.intra.bandwidth
-print(f"latency and bytes are equal at {equal / 1e3:,.0f} kB")
-
-# %% [markdown]
-# With these two numbers the formulas predict master, ring and tree, from 64 KiB to 16 MiB. Then they are measured.
-
-# %%
-LARGER = [64 * KIB * 4**power for power in range(5)]
-today = {said[name]: compare(world, measured, name, LARGER, repeats=3) for name in said}
-world.close()
-for name, results in today.items():
-    error = statistics.median(result.error for result in results)
-    model = results[-1].predicted / today["ring"][-1].predicted
-    clock = results[-1].measured / today["ring"][-1].measured
-    times = f"16 MiB: model {model:.1f} times the ring's time, clock {clock:.1f}"
-    print(f"{name:6} median error {error:4.0%}. {times}")
-
-# %%
-predicted_and_measured(today, title="This machine, today: the model and the clock")
-
-# %% tags=["folded"]
-# Checks of what is said above and below
-assert seconds("naive", flat(4, SLOW), 4 * MIB) > 3.8 * seconds(
-    "ring", flat(4, SLOW), 4 * MIB
-)
-assert seconds("ring", flat(4, SLOW), 64 * KIB) < seconds(
-    "tree", flat(4, SLOW), 64 * KIB
-)
-for name in said:
-    assert sum(run_on(flat(4), MIB, name).trace.bytes_sent) == 6 * MIB
-
-# %% [markdown]
-# By the model the master takes four times as long as the ring for 16 MiB. If the clock does not agree, and often even
-# puts the master or the tree ahead, there is a reason: **the network of the model is not there.**
-#
-# - **There is no busiest link.** Your ranks are processes of one machine. All their messages go through the same
-#   memory, copied by the same few cores. So the *total* of all bytes counts, and it is the same for all three:
-#   $2(N-1)S$.
-# - **There are fewer cores than ranks, perhaps.** Then the four take turns, and an algorithm in which all work in every
-#   step has no advantage.
-# - **Adding takes time.** The model has no term for it. `calibrate` adds too, so a part of it is in its $\beta$.
-#
-# So is the model wrong? It describes links, and says what happens where there are some. "Which algorithm" it answers
-# better than "how many milliseconds": in the races above the fastest and the slowest are far apart, and where two lines
-# meet, the choice matters little.
-#
-# ## In real frameworks
-#
-# The all-reduces of this lesson and the one of torch, on the same six ranks: first whole numbers, where every order of
-# adding gives the same sum, then arbitrary ones.
-
-# %%
-import torch.distributed as dist
-
-from distlib import torch_distributed
-
-OURS = ("naive", "ring", "tree", "halving_doubling", "grid")
-
-
-def ours_and_theirs(comm: Communicator, whole_numbers: bool) -> tuple:
-    tensor = torch.randn(1001)
-    tensor = (100 * tensor).round() if whole_numbers else tensor
-    ours = {name: tensor.clone() for name in OURS}
-    for name, copy in ours.items():
-        all_reduce(comm, copy, algorithm=name)
-    theirs = tensor.clone()
-    with torch_distributed(comm, "gloo"):
-        dist.all_reduce(theirs)
-    return ours, theirs
-
-
-with World(6) as six_ranks:
-    for ours, theirs in six_ranks.run(ours_and_theirs, True):
-        assert all(torch.equal(result, theirs) for result in ours.values())
-    for ours, theirs in six_ranks.run(ours_and_theirs, False):
-        for result in ours.values():
-            assert torch.allclose(result, theirs, rtol=1e-5, atol=1e-5)
-
-print("torch.distributed agrees with", ", ".join(OURS))
-
-# %% [markdown]
-# Which of them runs there?
-#
-# - **gloo** takes the ring unless told otherwise. It also contains
-#   [another one](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc), a generalization of halving and doubling
-#   to groups larger than pairs ("bcube"), and from older days
-#   [halving and doubling](https://github.com/pytorch/gloo/blob/main/docs/algorithms.md) itself.
-# - **NCCL** has rings and trees, and algorithms that let switches do the adding. It estimates the time of each for the
-#   size at hand, and takes the lowest ([a maintainer](https://github.com/NVIDIA/nccl/issues/457)). The
-#   [estimate](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc) is of the kind you have seen here: a
-#   latency for each step inside a node, another for each step between nodes, and bytes by bandwidth. With
-#   [NCCL_ALGO](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-algo) you can limit what it
-#   chooses from.
-# - **MPICH**, a library for MPI, chooses by size: for short tensors an algorithm of $\log_2 N$ steps in which whole
-#   tensors move, for long ones halving and doubling (Thakur, Rabenseifner and Gropp, below).
-#
-# ## In short
-#
-# - A message is small if it has fewer than α/β bytes: then its latency costs more than its bytes.
-# - A tree takes few steps and sends more bytes. A ring sends few bytes and takes more steps.
-# - Halving and doubling takes few steps and sends few bytes, but it wants a power of two and equal links.
-# - A grid whose rows are nodes sends most bytes over the fast links.
-# - Formulas assume private links. What ranks share, you must measure.
-#
-# | N ranks, S bytes | steps | bytes a rank sends | good for |
-# |---|---|---|---|
-# | ring | $2(N-1)$ | $2\frac{N-1}{N}S$ | large tensors, any number of ranks, two neighbors each |
-# | tree | $2\lceil\log_2 N\rceil$ | up to $\lceil\log_2 N\rceil\,S$ | small tensors |
-# | halving and doubling | $2\log_2 N$ | $2\frac{N-1}{N}S$ | powers of two, equal links (unequal ones: lesson 03b) |
-# | grid, $R \times C$ | $2(R-1) + 2(C-1)$ | $2\frac{N-1}{N}S$ | large tensors, many ranks, rows that are nodes |
-#
-# <details><summary>In more words, and where these sentences stop being true</summary>
-#
-# - $\alpha/\beta$ says which messages are small.
-# - Below a crossover steps decide, above it bytes: where all links are alike, and each is used by one message at a
-#   time. Where they are not, use the fast ones more (the grid, lesson 03b).
-# - What ranks share, no formula of this kind knows. Measure.
+# [Lesson 03b](03b_networks.ipynb) measures both.
 #
 # </details>
 #
+# ## In real frameworks
+#
+# In PyTorch you call `dist.all_reduce`, and the backend chooses the algorithm. Its sum of whole numbers is ours:
+
+
+# %%
+def three_sums(comm: Communicator) -> list[torch.Tensor]:
+    theirs = torch.arange(1001.0) * (comm.rank + 1)
+    ours = [theirs.clone(), theirs.clone()]
+    tree_all_reduce(comm, ours[0])
+    halving_doubling_all_reduce(comm, ours[1])
+    with torch_distributed(comm, "gloo"):
+        dist.all_reduce(theirs)
+    return [*ours, theirs]
+
+
+with World(6) as six_ranks:
+    for *ours, theirs in six_ranks.run(three_sums):
+        assert all(torch.equal(result, theirs) for result in ours)
+print("Tree, halving and doubling, and torch.distributed agree.")
+
+# %% [markdown]
+# Which algorithm runs there?
+#
+# - **gloo** runs a ring unless told otherwise. It also has a [generalized halving and
+#   doubling](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc).
+# - **NCCL** has rings, trees and more, estimates the time of each for the size at hand, and takes [the
+#   lowest](https://github.com/NVIDIA/nccl/issues/457).
+# - **MPICH** chooses by size: few steps for short tensors, halving and doubling for long tensors (Thakur and others,
+#   below).
+#
+# NCCL's [estimate](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc) is of the kind that you have seen: a
+# latency for each step inside a node, another latency for each step between nodes, and bytes by bandwidth. With
+# [NCCL_ALGO](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-algo) you limit its choice:
+#
+#     NCCL_ALGO=Tree torchrun --nproc-per-node 8 train.py
+#
+# ## In short
+#
+# - A message smaller than α/β is mostly latency, a larger one mostly bytes.
+# - A ring waits for 2(N − 1) chunks in a row, a tree for 2⌈log₂ N⌉ whole tensors.
+# - With 2, 4, 8, … ranks, halving and doubling has the tree's steps and the ring's bytes.
+# - Small tensors want few steps, large tensors few bytes; the border moves with α/β.
+# - Add up inside each node first, so that all slow links share the bytes.
+#
 # ## Now you
 #
-# In [the exercise](../exercises/03_trees_and_grids/03_trees_and_grids.ipynb) you write two of these all-reduces
-# yourself: the tree, and halving and doubling for any number of ranks.
+# In [the exercise](../exercises/03_trees_and_grids/03_trees_and_grids.ipynb) you write the tree, and halving and
+# doubling for any number of ranks.
 #
-# [Lesson 03b](03b_networks.ipynb) is a side road: two trees at once, many nodes, 4,096 ranks. In [its
-# exercise](../exercises/03b_networks/03b_networks.ipynb) you write the grid, the formulas, and a function that chooses.
+# [Lesson 03b](03b_networks.ipynb) is a side road: grids, two trees at once, many nodes, real clocks, and 4,096 ranks.
 #
 # ## Further reading
 #
@@ -859,14 +632,6 @@ print("torch.distributed agrees with", ", ".join(OURS))
 # - R. Rabenseifner, [Optimization of Collective Reduction
 #   Operations](https://doi.org/10.1007/978-3-540-24685-5_1), ICCS 2004. Halving and doubling, also for other numbers of
 #   ranks.
-# - R. Rabenseifner, J. L. Träff, [More Efficient Reduction Algorithms for Non-Power-of-Two Number of Processors in
-#   Message-Passing Parallel Systems](https://fs.hlrs.de/projects/rabenseifner/publ/myreduce_pvmmpi2004_talk.pdf),
-#   EuroPVM/MPI 2004. The better fold: 3Sβ instead of 4Sβ.
 # - P. Patarasuk, X. Yuan, [Bandwidth optimal all-reduce algorithms for clusters of
 #   workstations](https://doi.org/10.1016/j.jpdc.2008.09.002), Journal of Parallel and Distributed Computing
-#   69(2), 2009. The lower bound that ring, grid and halving and doubling meet.
-# - H. Mikami et al., [Massively Distributed SGD: ImageNet/ResNet-50 Training in a
-#   Flash](https://arxiv.org/abs/1811.05233), 2018. The grid.
-# - R. W. Hockney, [The Communication Challenge for MPP: Intel Paragon and Meiko
-#   CS-2](https://doi.org/10.1016/S0167-8191%2806%2980021-9), Parallel Computing 20(3), 1994. The two numbers, and
-#   how to measure them.
+#   69(2), 2009. The lower bound that the ring and halving and doubling meet.

@@ -1247,7 +1247,7 @@ print("psum, dist.all_reduce and all_reduce agree.")
 # | `lax.ppermute` | `comm.exchange`, on all ranks at once | [01](01_messages.ipynb) |
 # | `lax.psum`, `lax.pmean` | `all_reduce` | [02](02_all_reduce.ipynb) |
 # | `lax.psum_scatter`, `lax.all_gather` | `reduce_scatter`, `all_gather` | [02](02_all_reduce.ipynb) |
-# | `Mesh` with several axes | `comm.split`, a grid of ranks | [03](03_trees_and_grids.ipynb) |
+# | `Mesh` with several axes | `comm.split`, a grid of ranks | [03b](03b_networks.ipynb) |
 # | images `P("ranks")`, parameters `P()` | data parallel | [05](05_ddp.ipynb) |
 # | tensors put into one all-reduce | buckets | [05](05_ddp.ipynb) |
 # | parameters cut along what is multiplied | tensor parallel | [10](10_tensor_parallel.ipynb) |

@@ -4,7 +4,7 @@
 # You write two more all-reduces: one with few steps, and one with few steps and few bytes.
 #
 # - **Time:** about 75 minutes.
-# - **Before:** read the lesson [Trees and grids](../../course/03_trees_and_grids.ipynb).
+# - **Before:** read the lesson [Trees](../../course/03_trees_and_grids.ipynb).
 # - **Needs:** nothing but this environment. No GPU.
 #
 # | part | function | visible tests | hidden tests |

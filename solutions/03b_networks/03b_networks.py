@@ -5,8 +5,7 @@
 # function that predicts how long an all-reduce takes, and one that picks the fastest.
 #
 # - **Time:** about 135 minutes.
-# - **Before:** read the lesson [Trees and grids](../../course/03_trees_and_grids.ipynb). [Lesson
-#   03b](../../course/03b_networks.ipynb) helps with part 2, but you can do without.
+# - **Before:** read the lesson [Grids, two trees, many nodes](../../course/03b_networks.ipynb).
 # - **Needs:** nothing but this environment. No GPU.
 #
 # | part | function | visible tests | hidden tests |

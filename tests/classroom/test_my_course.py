@@ -188,14 +188,14 @@ def test_points_that_wait_for_a_mark_by_hand_are_shown(course: Path) -> None:
 def test_titles_are_cut_only_where_a_row_has_no_room(course: Path) -> None:
     own = read_course(course)
     table = progress_text(own).split("\n\n")[0].splitlines()
-    optional = "Two trees, many nodes, optional"
+    optional = "Grids, two trees, many nodes, optional"
     widest = max(map(len, table))
     assert any(optional in line for line in table) and "…" not in "".join(table)
     assert progress_text(own, widest).splitlines()[: len(table)] == table
     narrow = progress_text(own, widest - 4).split("\n\n")[0].splitlines()
-    assert max(map(len, narrow)) <= widest - 4 and any("Two trees, many…, optional" in line for line in narrow)
+    assert max(map(len, narrow)) <= widest - 4 and any("Grids, two trees, many…, optional" in line for line in narrow)
     assert [line.split()[-1] for line in table[1:4]] == [f"{own.lessons[n].minutes / 60:.1f}" for n in range(3)]
-    assert "Two trees…, optional" in progress_text(own, 10)  # some letters of it stand there in any case
+    assert "Grids, tw…, optional" in progress_text(own, 10)  # some letters of it stand there in any case
     write_page(course, own)
     assert optional in (course / PAGE).read_text()
 
@@ -257,8 +257,8 @@ def test_the_steps_of_a_lesson_with_an_exercise(course: Path) -> None:
         "Write ring_all_gather in exercise 02.",
         f"Mend {wrong}.",
         "Check exercise 02 (distlib check 02).",
-        "Hand in exercise 02 (distlib hand-in 02), then go on with lesson 03, Trees and grids.",
-        "Open lesson 03, Trees and grids.",
+        "Hand in exercise 02 (distlib hand-in 02), then go on with lesson 03, Trees.",
+        "Open lesson 03, Trees.",
     ]
 
 
@@ -266,7 +266,7 @@ def test_an_optional_lesson_is_never_asked_for_but_is_gone_on_with(course: Path)
     run(course / "work/lessons/lesson_03_trees_and_grids.ipynb")
     assert read_course(course).next_step == "Open lesson 04, Data parallel."
     run(course / "work/lessons/lesson_03b_networks.ipynb", 0.5, at=2_000_000_100)
-    assert read_course(course).next_step.startswith("Go on with lesson 03b, Two trees, many nodes: ")
+    assert read_course(course).next_step.startswith("Go on with lesson 03b, Grids, two trees, many nodes: ")
 
 
 def test_hours_of_optional_lessons_count_once_they_are_begun(course: Path) -> None:
@@ -314,15 +314,13 @@ def test_a_check_that_passes_says_what_comes_next_and_is_kept(course: Path) -> N
     write(course / EXERCISE, *FUNCTIONS)
     done = finished(all_pass(), course / EXERCISE)
     step = "Next: hand it in, in the last cell or with distlib hand-in 02_all_reduce; "
-    assert done.then == f"{step}then open lesson 03, Trees and grids."
+    assert done.then == f"{step}then open lesson 03, Trees."
     assert done.then in str(Table(done)) and done.then in Table(done)._repr_html_()
     assert exercise_of(course).passes
     assert "✓ 4 of 4 pass" in (course / PAGE).read_text()
     hand_in_notebook(NAME, student="Ada", start=course, ran=())
     done = finished(all_pass(), course / EXERCISE)
-    assert done.then.startswith("Your last hand-in is of ") and done.then.endswith(
-        "Next: open lesson 03, Trees and grids."
-    )
+    assert done.then.startswith("Your last hand-in is of ") and done.then.endswith("Next: open lesson 03, Trees.")
 
 
 def test_a_check_that_fails_is_kept_without_a_next_step(course: Path) -> None:

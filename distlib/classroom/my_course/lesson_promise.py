@@ -2,7 +2,7 @@
 
 The opening is all text above the first section. Code may stand in it, and the promise may be a quotation, with ">".
 
-# # Trees and grids
+# # Trees: few messages in a row
 # After this lesson you will be able to
 # - choose an all-reduce for a size and a network,
 # **Time:** about 75 minutes.

@@ -123,7 +123,7 @@ def _due(due: datetime) -> str:
 
 
 def _title(lesson: OwnLesson, room: int | None = None) -> str:
-    """ "Two trees, many nodes, optional": cut if there is room for less."""
+    """ "Grids, two trees, many nodes, optional": cut if there is room for less."""
     title, optional = lesson.promise.short_title, ", optional" if lesson.promise.is_optional else ""
     optional += " exercise" if lesson.is_exercise else ""
     if room is not None and len(title) + len(optional) > room:
