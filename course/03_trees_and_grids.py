@@ -117,7 +117,7 @@ assert taken[50_000] == 2 * FAR.latency
 #
 # A ring of $N$ ranks sends $2(N-1)$ messages, one after the other. Each has a chunk of $S/N$ bytes:
 #
-# $$T_\text{ring} = 2(N-1)\,\Big(\alpha + \frac{S}{N}\,\beta\Big)$$
+# $$T_\text{ring} = 2(N-1)\,\left(\alpha + \frac{S}{N}\,\beta\right)$$
 #
 # Here are the two parts of this time on 1,024 ranks, for a small and for a large tensor. The times of this lesson come
 # from such formulas, and the folded cell compares the formulas with runs on simulated ranks.
