@@ -115,12 +115,14 @@ assert taken[50_000] == 2 * FAR.latency
 #
 # ## Why is the ring slow for four bytes?
 #
-# A ring of $N$ ranks sends $2(N-1)$ messages, one after the other. Each has a chunk of $S/N$ bytes:
+# In a ring of $N$ ranks, every step waits for the chunk of the step before. So $2(N-1)$ messages follow one another,
+# and each has a chunk of $S/N$ bytes:
 #
 # $$T_\text{ring} = 2(N-1)\,\left(\alpha + \frac{S}{N}\,\beta\right)$$
 #
-# Here are the two parts of this time on 1,024 ranks, for a small and for a large tensor. The times of this lesson come
-# from such formulas, and the folded cell compares the formulas with runs on simulated ranks.
+# Here are the two parts of this time on 1,024 ranks, for a small and for a large tensor. In the code, `seconds`
+# evaluates the formula, and `flat(1024)` is a cluster of 1,024 ranks with equal links. The folded cell compares the
+# formulas of this lesson with runs on simulated ranks.
 
 # %% tags=["folded"]
 # Clusters with equal links, what the formulas say, and runs on simulated ranks
@@ -179,7 +181,7 @@ assert abs(2 * latency / seconds("ring", flat(1024), 50_000 * 1024) - 1) < 1e-9
 # nothing. With 400 MiB a chunk is eight times $\alpha/\beta$, and the bytes cost eight times as much as the latencies.
 #
 # For a ring, then, a tensor is small if its *chunks* are smaller than $\alpha/\beta$. On 1,024 ranks even a tensor of
-# 50 MB is small.
+# 50 MB is small, because its chunks have only 49 kB.
 #
 # **A ring waits for 2(N − 1) messages in a row, however small the tensor is.**
 #
@@ -326,8 +328,8 @@ history = watch_chunks(world, halving_doubling_all_reduce)
 play_chunks(history, title="Halving (rounds 1 and 2), then doubling (rounds 3 and 4)")
 
 # %% [markdown]
-# In round 1 the partner is two ranks away, and half of the tensor moves. In round 2 the partner is next door, and a
-# quarter moves. Then the same in reverse.
+# In round 1 the partner is two ranks away, and half of the tensor moves. In round 2 the partner is next door, and only
+# a quarter moves, because each pair shares a half. Doubling does the same in reverse.
 
 # %%
 guess_2 = predict(
@@ -458,8 +460,9 @@ for n in range(2, 300):
 #
 # <details><summary>The 88, by hand</summary>
 #
-# With 96 ranks, halving and doubling saves $190 - 14$ latencies. It pays for them with $2 + 2\cdot\frac{63}{64} -
-# 2\cdot\frac{95}{96}$ times $S\beta$. Both are equal at $S = \frac{176}{1.99}\,\alpha/\beta$.
+# The ring waits for $2\cdot95 = 190$ latencies, halving and doubling with its fold for $2\cdot6 + 2 = 14$. It saves 176
+# latencies, and pays $2 + 2\cdot\frac{63}{64} - 2\cdot\frac{95}{96} = 1.99$ times $S\beta$ for them. Both are equal at
+# $S = \frac{176}{1.99}\,\alpha/\beta$.
 #
 # </details>
 #
@@ -516,8 +519,8 @@ print(f"ring, 8 MiB: {all_slow:.2f} ms with slow links, {two_slow:.2f} ms on two
 print(guess_5.compare("the same" if two_slow / all_slow > 0.9 else "about half"))
 
 # %% [markdown]
-# In every step the fast links wait for the two slow links, through which almost two whole tensors pass. Meanwhile the
-# other 14 ranks do not use their links to the other node at all. The **hierarchical** all-reduce uses them:
+# In every step the fast links wait for the two slow links, each of which carries almost two whole tensors. Meanwhile
+# the other 14 ranks do not use their links to the other node at all. The **hierarchical** all-reduce uses them:
 #
 # 1. Reduce-scatter inside each node, so that each of its eight ranks has an eighth of the node's sum.
 # 2. All-reduce between nodes, each rank with the ranks that have the same eighth.
@@ -535,7 +538,8 @@ bytes_per_rank(compare=crossing, title="Bytes between the two nodes, of 8 MiB")
 
 # %% [markdown]
 # With the ring, two ranks send 15 MiB each to the other node, and 14 ranks send nothing. With the hierarchical
-# all-reduce each of the 16 ranks sends 1 MiB, and in all it is six times as fast. Here is the race on eight such nodes:
+# all-reduce each of the 16 ranks sends 1 MiB, and the whole all-reduce is six times as fast. Here is the race on eight
+# such nodes:
 
 # %%
 eight_nodes = Cluster(nodes=8, ranks_per_node=8, intra=NEAR, inter=FAR)
@@ -600,8 +604,8 @@ print("Tree, halving and doubling, and torch.distributed agree.")
 #   doubling](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc).
 # - **NCCL** has rings, trees and more, estimates the time of each for the size at hand, and takes [the
 #   lowest](https://github.com/NVIDIA/nccl/issues/457).
-# - **MPICH** chooses by size: few steps for short tensors, halving and doubling for long tensors (Thakur and others,
-#   below).
+# - **MPICH**, a library for MPI, chooses by size: few steps for short tensors, halving and doubling for long tensors
+#   (Thakur and others, below).
 #
 # NCCL's [estimate](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc) is of the kind that you have seen: a
 # latency for each step inside a node, another latency for each step between nodes, and bytes by bandwidth. With
