@@ -530,8 +530,9 @@ print(f'"{sys.executable}" -m distlib.cli doctor')
 #
 # 1. **Messages and rings** (00, [01](01_messages.ipynb), [02](02_all_reduce.ipynb), [03](03_trees_and_grids.ipynb)): an
 #    all-reduce in a ring, in which each rank sends as few bytes as possible.
-# 2. **Data parallel training** ([04](04_data_parallel.ipynb), [05](05_ddp.ipynb), [06](06_large_batches.ipynb)): your
-#    own DDP, which sends gradients while the backward pass still runs.
+# 2. **Data parallel training** ([04](04_data_parallel.ipynb), [05](05_ddp.ipynb), [06](06_large_batches.ipynb),
+#    [07](07_without_waiting.ipynb)): your own DDP, which sends gradients while the backward pass still runs, and runs
+#    that do not wait for the slowest GPU.
 # 3. **Models that do not fit** ([09](09_pipeline.ipynb), [10](10_tensor_parallel.ipynb), [11](11_zero.ipynb)): a
 #    pipeline, layers that are cut over ranks, and ZeRO.
 # 4. **Clusters** ([12](12_hybrid.ipynb), [16](16_environments.ipynb), [17](17_hang_clinic.ipynb), [18](18_gpus.ipynb),
@@ -544,9 +545,9 @@ print(f'"{sys.executable}" -m distlib.cli doctor')
 # - [03b](03b_networks.ipynb): grids, two trees, slow links, 4,096 ranks
 # - [05b](05b_ddp_in_practice.ipynb): DDP in practice: data, uneven ranks, resuming
 # - [06b](06b_how_large_a_batch.ipynb): how large a batch: noise, warm-up, Adam
-# - [07b](07b_parameter_server.ipynb): parameter servers
+# - [07b](07b_parameter_server.ipynb): parameter servers, in full
 # - [07c](07c_servers_that_fail.ipynb): servers that fail
-# - [08](08_decentralized.ipynb): gossip, without an all-reduce
+# - [08](08_decentralized.ipynb): gossip, in full
 # - [09b](09b_faster_pipelines.ipynb): faster pipelines: slow links, zero bubble
 # - [10b](10b_whole_transformer.ipynb): a whole transformer
 # - [10c](10c_cuts_closer.ipynb): forgotten gradients, a cut vocabulary

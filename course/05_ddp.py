@@ -806,7 +806,8 @@ assert round(dealt[0].seconds * 1e3) == 207 and round(slowed[0].seconds * 1e3) =
 # because they wait for the gradients of rank 1.
 #
 # Fewer images for the slow rank are one cure. With two thirds of the images on rank 0, the step takes 207 ms instead of
-# 304 ms, but then the gradients must be weighted (lesson 06). Lesson 07 has methods that do not wait for all ranks.
+# 304 ms, but then the gradients must be weighted (lesson 06). [Lesson 07](07_without_waiting.ipynb) is about methods
+# that do not wait for all ranks.
 #
 # **Try it.** Rank 1 is only 10 % slower, as a warm laptop might be. Does the communication hide that? Change the
 # factor and compare.

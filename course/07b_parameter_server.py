@@ -2,6 +2,7 @@
 # # Parameter servers
 #
 # **This lesson is optional.** It is a side road, which no lesson of the main road needs.
+# [Lesson 07](07_without_waiting.ipynb) is the tour; this is the whole story.
 #
 # After this lesson you will be able to
 #
@@ -54,6 +55,11 @@ from distlib.training.parameter_server import (
     replay,
     server_loop,
     worker_loop,
+)
+from distlib.training.parameter_server.digit_trials import (
+    answers_of,
+    losses_of,
+    replay_digits,
 )
 from distlib.training.shards import flatten, shard_parameters
 
@@ -501,69 +507,20 @@ def trial(
     Returns points in time, one every so many virtual seconds and at the end, and the
     final parameters, [rates, seeds, 2410].
     """
-    steps = max(each.clock for each in log.contributions)
-    chosen = torch.stack(
-        [images_of_steps(seed, workers, steps, by_digit) for seed in range(seeds)]
+    how = {"servers": servers, "backups": backups, "momentum": momentum}
+    models = replay_digits(
+        log, rates, workers=workers, by_digit=by_digit, seeds=seeds, **how
     )
-    chosen = chosen.repeat(
-        len(rates), 1, 1, 1
-    )  # all seeds at the first rate, at the second …
-
-    def gradients(numbers: torch.Tensor, worker: int, clock: int) -> torch.Tensor:
-        batch = chosen[:, worker - servers, clock - 1]
-        return gradients_of(numbers, images[batch], labels[batch])
-
-    start = torch.stack([first_numbers(seed) for seed in range(seeds)]).repeat(
-        len(rates), 1
-    )
-    each_rate = torch.tensor(rates).repeat_interleave(seeds)
     points, last = [], log.updates[-1].time
-    steps_taken = replay(
-        log, start, gradients, each_rate, share=workers - backups, momentum=momentum
-    )
-    for time, numbers in steps_taken:
+    for time, numbers in models:
         if time == last or time >= every * (len(points) + 1):
             points.append((time, losses_of(numbers).view(len(rates), seeds)))
     return points, numbers.view(len(rates), seeds, NUMBERS)
 
 
-SHAPES = [tuple(parameter.shape) for parameter in make_model(0).parameters()]
-
-
-def first_numbers(seed: int) -> torch.Tensor:
-    return nn.utils.parameters_to_vector(make_model(seed).parameters()).detach()
-
-
-def outputs_of(numbers: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
-    """[models, 2410] and [models, samples, 64] → [models, samples, 10]"""
-    parts = numbers.split([math.prod(shape) for shape in SHAPES], dim=1)
-    weights, bias, last_weights, last_bias = (
-        part.view(-1, *shape) for part, shape in zip(parts, SHAPES, strict=True)
-    )
-    hidden = torch.relu(inputs @ weights.mT + bias[:, None])
-    return hidden @ last_weights.mT + last_bias[:, None]
-
-
-def gradients_of(
-    numbers: torch.Tensor, inputs: torch.Tensor, targets: torch.Tensor
-) -> torch.Tensor:
-    """For each model the gradient of the mean loss of its own samples."""
-    numbers = numbers.clone().requires_grad_()
-    outputs = outputs_of(numbers, inputs).flatten(0, 1)
-    loss = cross_entropy(outputs, targets.flatten(), reduction="sum")
-    return torch.autograd.grad(loss / targets.shape[1], numbers)[0]
-
-
-def losses_of(numbers: torch.Tensor) -> torch.Tensor:
-    """For each model the mean loss on all training images."""
-    outputs = outputs_of(numbers, images.expand(len(numbers), -1, -1))
-    return torch.stack([cross_entropy(each, labels) for each in outputs])
-
-
 def is_right(numbers: torch.Tensor) -> torch.Tensor:
     """Whether each model classifies each test image correctly, [models, 261], as 0 or 1."""
-    outputs = outputs_of(numbers, test_images.expand(len(numbers), -1, -1))
-    return (outputs.argmax(dim=-1) == test_labels).float()
+    return (answers_of(numbers) == test_labels).float()
 
 
 results = equal.run(train, 30, bound=ASYNCHRONOUS)

@@ -2,6 +2,7 @@
 # # Decentralized
 #
 # **This lesson is optional.** It is a side road, which no lesson of the main road needs.
+# [Lesson 07](07_without_waiting.ipynb) has its shortest part: three graphs, and one slow rank.
 #
 # After this lesson you will be able to
 #

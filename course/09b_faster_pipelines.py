@@ -743,7 +743,7 @@ for through_data in (False, True):
 
 # %% [markdown]
 # **With stashed weights it is a true gradient, of the loss at the weights which the forward pass met on its way.** On
-# rank $s$ they are $p-s-1$ updates old, so only the last rank's are new. [Lesson 07b](07b_parameter_server.ipynb) shows
+# rank $s$ they are $p-s-1$ updates old, so only the last rank's are new. [Lesson 07](07_without_waiting.ipynb) shows
 # what old weights do.
 #
 # Without stashing, it is the gradient at neither place: forward through one function, and back through another. Only

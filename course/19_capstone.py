@@ -15,7 +15,7 @@
 # **Time:** about 75 minutes. **You need:** [DDP](05_ddp.ipynb), [Large batches](06_large_batches.ipynb),
 # [Pipeline](09_pipeline.ipynb), [Tensor parallelism](10_tensor_parallel.ipynb), [ZeRO](11_zero.ipynb) and
 # [Hybrid](12_hybrid.ipynb), from which the ways come, and [Environments](16_environments.ipynb) for the last part. Two
-# of the nine ways come from the side roads [07b](07b_parameter_server.ipynb) and [08](08_decentralized.ipynb). No GPU.
+# of the nine ways, a server and gossip, come from [Without waiting](07_without_waiting.ipynb). No GPU.
 
 # %%
 import contextlib

@@ -93,6 +93,7 @@ SHARED_IN_TRAINING = {
     ("mesh", "schedules"),
     ("mesh", "tensor_parallel"),
     ("mesh", "zero"),
+    ("parameter_server", "datasets"),  # of its trainings of digits
     ("parameter_server", "shards"),
     ("pipeline", "schedules"),
     ("strategy", "par_points"),

@@ -28,6 +28,9 @@
     before_and_after         which numbers each rank has before a collective, and after it
     mesh_cube                the ranks of a mesh, and the groups along its axes
     mesh_on_nodes            which groups of a mesh lie inside a node, and which across nodes
+    gradient_timeline        which version of the parameters a gradient read, and which it was applied to
+    gossip_graphs            who talks to whom in gossip, and how far a number has come
+    image_answers            images, and what several models say that they show
 
 matplotlib, ipywidgets and anywidget are loaded when a name is first used, not by `import distlib.draw`: the ranks of a
 world import this package too (for `watch`), and have no use for them.
@@ -44,8 +47,11 @@ if TYPE_CHECKING:
     from distlib.draw.charts.cost_bars import compare_costs
     from distlib.draw.charts.curves import curves
     from distlib.draw.charts.decision_trees import decision_tree
+    from distlib.draw.charts.gossip_graphs import gossip_graphs
+    from distlib.draw.charts.gradient_timelines import gradient_timeline
     from distlib.draw.charts.heat_maps import heat_map
     from distlib.draw.charts.histograms import histogram
+    from distlib.draw.charts.image_answers import image_answers
     from distlib.draw.charts.memory_and_room import memory_and_room
     from distlib.draw.charts.memory_bars import memory_per_rank
     from distlib.draw.charts.memory_curves import memory_over_time
@@ -77,8 +83,11 @@ __all__ = [
     "curves",
     "decision_tree",
     "explore_race",
+    "gossip_graphs",
+    "gradient_timeline",
     "heat_map",
     "histogram",
+    "image_answers",
     "memory_and_room",
     "memory_over_time",
     "memory_parts",
@@ -112,8 +121,11 @@ _HOMES = {
     "curves": "charts.curves",
     "decision_tree": "charts.decision_trees",
     "explore_race": "players.explorer",
+    "gossip_graphs": "charts.gossip_graphs",
+    "gradient_timeline": "charts.gradient_timelines",
     "heat_map": "charts.heat_maps",
     "histogram": "charts.histograms",
+    "image_answers": "charts.image_answers",
     "memory_and_room": "charts.memory_and_room",
     "memory_over_time": "charts.memory_curves",
     "memory_parts": "charts.memory_parts",

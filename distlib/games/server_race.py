@@ -21,18 +21,16 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 import torch
-from torch import nn
-from torch.nn.functional import cross_entropy
 
 from distlib.arguments import check_integer
 from distlib.communicator import Communicator
 from distlib.network import Cluster, Link
-from distlib.training.datasets import digits
-from distlib.training.parameter_server import ParameterClient, ServerLog, replay, server_loop, worker_loop
+from distlib.training.parameter_server import ParameterClient, ServerLog, server_loop, worker_loop
+from distlib.training.parameter_server.digit_trials import EACH, digit_classifier, losses_of, replay_digits
 from distlib.training.shards import flatten, shard_parameters
 from distlib.worlds.simulated.simulator import SimulatedWorld
 
-RANKS, STEPS, EACH, SEEDS = 9, 60, 16, 5  # EACH: images of a gradient; STEPS: of each worker
+RANKS, STEPS = 9, 60  # STEPS: of each worker
 GOAL = 0.1
 SECONDS = 10e-3  # that a gradient takes
 EVERY = 0.005  # virtual seconds between two looks at the loss
@@ -83,9 +81,9 @@ def race(rate: float, servers: int = 1, by_digit: bool = False, *, bound: float 
         raise ValueError(f"expected a bound from 0 to {STEPS}, or math.inf, got {bound!r}")
     if bound and backups:
         raise ValueError(f"backup workers go with a bound of 0, got bound={bound:g} and backups={backups}")
-    log, share = _log(servers, bound, backups), RANKS - servers - backups
+    log = _log(servers, bound, backups)
     with _one_thread():
-        seconds, losses = _reach_goal(log, rate, servers, by_digit, share)
+        seconds, losses = _reach_goal(log, rate, servers, by_digit, backups)
     return ServerRace(by_digit, rate, servers, bound, backups, seconds, losses)
 
 
@@ -113,7 +111,7 @@ def _log(servers: int, bound: float, backups: int) -> ServerLog:
 
 def _train(comm: Communicator, servers: int, bound: float, backups: int) -> ServerLog | None:
     """The first ranks serve, the others push gradients. When they do does not depend on what is in them."""
-    parameters = list(_model(0).parameters())
+    parameters = list(digit_classifier(0).parameters())
     shards = shard_parameters(parameters, servers)
     if comm.rank < servers:
         mine, workers = flatten(parameters, shards[comm.rank]), range(servers, comm.world_size)
@@ -133,79 +131,15 @@ def _train(comm: Communicator, servers: int, bound: float, backups: int) -> Serv
 
 @torch.no_grad()
 def _reach_goal(
-    log: ServerLog, rate: float, servers: int, by_digit: bool, share: int
+    log: ServerLog, rate: float, servers: int, by_digit: bool, backups: int
 ) -> tuple[float, tuple[tuple[float, float], ...]]:
     """When the goal is reached, and the losses up to there."""
     losses: list[tuple[float, float]] = []
     last = log.updates[-1].time
-    for time, numbers in _models(log, rate, servers, by_digit, share):
+    how = {"workers": RANKS - servers, "servers": servers, "backups": backups}
+    for time, models in replay_digits(log, [rate], by_digit=by_digit, **how):
         if time == last or time >= EVERY * (len(losses) + 1):
-            losses.append((time, float(_losses(numbers).median())))
+            losses.append((time, float(losses_of(models).median())))
             if losses[-1][1] <= GOAL:
                 return time, tuple(losses)
     return math.inf, tuple(losses)
-
-
-def _models(
-    log: ServerLog, rate: float, servers: int, by_digit: bool, share: int
-) -> Iterator[tuple[float, torch.Tensor]]:
-    """After each update its time, and the five models, [seeds, numbers]."""
-    images, labels = _images()
-    steps = max(each.clock for each in log.contributions)
-    chosen = torch.stack([_images_of_steps(seed, RANKS - servers, steps, by_digit) for seed in range(SEEDS)])
-
-    def gradients(numbers: torch.Tensor, worker: int, clock: int) -> torch.Tensor:
-        batch = chosen[:, worker - servers, clock - 1]
-        numbers = numbers.clone().requires_grad_()
-        outputs = _outputs(numbers, images[batch]).flatten(0, 1)
-        loss = cross_entropy(outputs, labels[batch].flatten(), reduction="sum")
-        return torch.autograd.grad(loss / EACH, numbers)[0]
-
-    start = torch.stack([nn.utils.parameters_to_vector(_model(seed).parameters()).detach() for seed in range(SEEDS)])
-    return replay(log, start, gradients, torch.full((SEEDS,), rate), share=share)
-
-
-def _images_of_steps(seed: int, workers: int, steps: int, by_digit: bool) -> torch.Tensor:
-    """Which images each worker takes in each of its steps, [workers, steps, 16]."""
-    labels = _images()[1]
-    generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(labels), generator=generator)
-    if by_digit:
-        order = order[labels[order].argsort(stable=True)]
-    own = torch.stack(order.split(len(labels) // workers)[:workers])
-    chosen = torch.randint(own.shape[1], (workers, steps, EACH), generator=generator)
-    return own.gather(1, chosen.flatten(1)).view_as(chosen)
-
-
-def _losses(numbers: torch.Tensor) -> torch.Tensor:
-    """For each model the mean loss on all training images."""
-    images, labels = _images()
-    outputs = _outputs(numbers, images.expand(len(numbers), -1, -1))
-    return torch.stack([cross_entropy(each, labels) for each in outputs])
-
-
-def _outputs(numbers: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
-    """[models, numbers] and [models, samples, 64] → [models, samples, 10]"""
-    shapes = _shapes()
-    parts = numbers.split([math.prod(shape) for shape in shapes], dim=1)
-    weights, bias, last_weights, last_bias = (part.view(-1, *shape) for part, shape in zip(parts, shapes, strict=True))
-    return torch.relu(inputs @ weights.mT + bias[:, None]) @ last_weights.mT + last_bias[:, None]
-
-
-@cache
-def _shapes() -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(parameter.shape) for parameter in _model(0).parameters())
-
-
-@cache
-def _images() -> tuple[torch.Tensor, torch.Tensor]:
-    """The images to train on, [1536, 64], less their average, and what they show."""
-    train_set, _ = digits()
-    return (train_set.images - train_set.images.mean(dim=0)).flatten(1), train_set.labels
-
-
-def _model(seed: int) -> nn.Module:
-    """A small classifier. The seed decides its first weights; the random numbers of whoever calls stay as they are."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))

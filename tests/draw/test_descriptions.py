@@ -29,7 +29,7 @@ from distlib.training.zero import Sample
 from distlib.worlds.calibration import Comparison
 from distlib.worlds.diagnosis import DeadlockError
 from tests.tools.descriptions import FEWEST, descriptions, undescribed, undescribed_in, unnamed
-from tests.tools.draw_samples import cut_array, ring_trace
+from tests.tools.draw_samples import cut_array, ring_trace, served
 
 ROOT = Path(__file__).parents[2]
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -48,9 +48,14 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "curves": lambda: draw.curves({"plain": [(0, 2.0), (1, 0.5)]}, along="seconds", values="loss", title="Loss"),
     "decision_tree": lambda: draw.decision_tree({"Does it rain?": {"yes": "stay", "no": "go"}}, title="Today, at 7"),
     "explore_race": lambda: draw.explore_race(CLUSTER),
+    "gossip_graphs": lambda: draw.gossip_graphs(
+        {"ring": [[0.5, 0.5], [0.5, 0.5]]}, {"ring": [1.0, 1.0]}, title="Two ranks", subtitle="after one round"
+    ),
+    "gradient_timeline": lambda: draw.gradient_timeline({"asynchronous": served()}, title="Two workers", until=0.05),
     "heat_map": lambda: draw.heat_map({1: {2: 0.5, 4: 0.6}, 3: {2: 0.7, 4: 0.8}}, across="a", down="b", title="Found"),
     "compare_costs": lambda: draw.compare_costs({"ring": {"bytes": 8}, "tree": {"bytes": 4}}, title="Costs"),
     "histogram": lambda: draw.histogram({"equal": [0, 1, 1]}, along="staleness", title="Found"),
+    "image_answers": lambda: draw.image_answers([[[0.0, 1.0], [1.0, 0.0]]], [8], {"plain": [3]}, title="Answers"),
     "memory_and_room": lambda: draw.memory_and_room(
         {"weights": 8e9, "gradients": 8e9}, {"a GPU": 12e9}, title="Too much"
     ),

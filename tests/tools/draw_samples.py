@@ -14,6 +14,7 @@ from matplotlib.transforms import Bbox
 from distlib.draw import Picture
 from distlib.draw.style import PIXELS_PER_INCH
 from distlib.trace import CallSite, Message, Trace
+from distlib.training.parameter_server import Contribution, ServerLog, Update
 
 SITE = CallSite("cell 7, line 12", "ring", "cell.py", 12)
 
@@ -101,3 +102,11 @@ def _hidden_texts(axes: Axes) -> list[Text]:
         hidden += [text for tick in ticks for text in tick.findobj(Text)]
         hidden += [] if axes.axison else axis.findobj(Text)
     return hidden
+
+
+def served() -> tuple[ServerLog, dict[int, list[tuple[float, float]]]]:
+    """An asynchronous server of two workers, of which worker 2 is slow: its gradient is three updates old."""
+    applied = [(0.01, 1, 1, 0), (0.02, 1, 2, 0), (0.03, 1, 3, 0), (0.035, 2, 1, 3)]
+    updates = [Update(time, (Contribution(worker, clock, old, 16),)) for time, worker, clock, old in applied]
+    computing = {1: [(0.0, 0.01), (0.01, 0.02), (0.02, 0.03), (0.03, 0.04)], 2: [(0.0, 0.035), (0.035, 0.07)]}
+    return ServerLog(updates), computing

@@ -50,6 +50,7 @@ worker      the loop of a worker
 checkpoint  what a server knows, in a file
 replica     a second server that takes the place of one that dies
 replay      training again what a log says, for many rates and seeds at once
+digit_trials  replays that train a small classifier of digits: what the lessons and the game train
 sparse      a table of which each step pulls and pushes only the rows that it touches
 """
 
