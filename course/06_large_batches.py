@@ -1078,11 +1078,12 @@ world.close()
 #
 # ## Now you
 #
-# In [the exercise](../exercises/06_large_batches/06_large_batches.ipynb) you write three functions: the accumulation,
-# the rate with its warm-up, and a round of local SGD.
+# In [the exercise](../exercises/06_large_batches/06_large_batches.ipynb) you write the accumulation.
 #
 # [Lesson 06b](06b_how_large_a_batch.ipynb) is a side road: where the ceiling comes from, how far to trust the noise
-# scale, warm-up, Adam, and when local SGD does harm. The exercise's part on warm-up needs its section "Warm-up".
+# scale, warm-up, Adam, and when local SGD does harm. In [its
+# exercise](../exercises/06b_how_large_a_batch/06b_how_large_a_batch.ipynb) you write the rate with its warm-up, and a
+# round of local SGD.
 #
 # ## Further reading
 #

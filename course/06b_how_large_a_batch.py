@@ -484,7 +484,7 @@ assert (
 # Early in a training a network changes fast, argue Goyal et al. Their second proposal (section 2.2) is therefore to
 # begin with the small rate $\eta$ and to raise it by the same amount in every step, up to $k\,\eta$. Our slope
 # changes fastest not at the first weights, but some steps later, in the narrow part of the valley. You write the
-# function below in [the exercise](../exercises/06_large_batches/06_large_batches.ipynb).
+# function below in [the exercise](../exercises/06b_how_large_a_batch/06b_how_large_a_batch.ipynb).
 
 # %%
 rates_by_step = [
@@ -969,6 +969,11 @@ world.close()
 # - Repeat with several seeds, and look at every run: a mean hides the one that broke.
 #
 # </details>
+#
+# ## Now you
+#
+# In [the exercise](../exercises/06b_how_large_a_batch/06b_how_large_a_batch.ipynb) you write the rate with its warm-up,
+# and a round of local SGD.
 #
 # ## Further reading
 #

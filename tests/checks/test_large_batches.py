@@ -1,4 +1,4 @@
-"""Exercise 06: known mistakes can be told apart, and the optimizer and the reference are what they stand for."""
+"""Exercises 06 and 06b: known mistakes are told apart, and the optimizer and the reference are what they stand for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from distlib.worlds.simulated.simulator import SimulatedWorld
 from tests.answer_files import read_answers
 from tests.remote_functions import PLACES
 
-TEXTS = {str(answer): answer.text for answer in read_answers("06_large_batches")}
+TEXTS = {str(answer): answer.text for answer in read_answers("06b_how_large_a_batch")}
 UNEVEN = [[4, 4, 2], [4, 1], [3]]
 
 

@@ -56,7 +56,7 @@ def test_a_table_of_results_is_right_in_the_grading_that_it_is_from_only(secret:
 
 def test_the_hidden_questions_of_formulas_are_drawn_in_part() -> None:
     sources = {}
-    for exercise in ("03b_networks", "05b_ddp_in_practice", "06_large_batches"):
+    for exercise in ("03b_networks", "05b_ddp_in_practice", "06b_how_large_a_batch"):
         notebook = nbformat.read(ROOT / "solutions" / exercise / f"{exercise}.ipynb", as_version=4)
         sources |= {cell.metadata.get("nbgrader", {}).get("grade_id"): cell.source for cell in notebook.cells}
     for name in ("predict_time", "choose_algorithm", "assign_buckets", "warmup_learning_rate"):

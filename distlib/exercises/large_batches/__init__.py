@@ -1,1 +1,1 @@
-"""Exercise 06: accumulated gradients, learning rates, local SGD."""
+"""Exercise 06: accumulated gradients. Exercise 06b: learning rates that are warmed up, local SGD."""

@@ -1,4 +1,4 @@
-"""Exercise 06: one gradient from many microbatches, a rate that is warmed up, and rounds of local SGD."""
+"""Exercises 06 and 06b: one gradient from many microbatches, a rate that is warmed up, and rounds of local SGD."""
 
 from __future__ import annotations
 
