@@ -2,8 +2,8 @@
 # # Without waiting
 #
 # You rent four GPUs to train four times as fast as with one. One of the four turns out to be four times slower than the
-# others. In every step three GPUs wait for it, so all four together train about as fast as one good GPU. You pay for
-# four. What is the cheapest way not to wait?
+# others. In every step three GPUs wait for it, so that all four compute about as many gradients per second as one good
+# GPU alone. You pay for four. What is the cheapest way not to wait?
 #
 # > After this lesson you will be able to
 # >
@@ -157,8 +157,8 @@ assert 0.85 < per_second(waiting[0]) / per_second(alone[0]) < 1.15
 assert len(images) == 1536
 
 # %% [markdown]
-# **A synchronous step takes as long as its slowest worker.** With an all-reduce they would wait as long:
-# every rank needs the sum, and the sum needs every rank.
+# **A synchronous step takes as long as its slowest worker.** With an all-reduce the three fast workers would wait as
+# long, because every rank needs the sum, and the sum needs every rank.
 #
 # ## Nobody waits
 #
@@ -222,7 +222,8 @@ assert 2 < statistics.mean(early) < 2.6
 # %% [markdown]
 # Worker 4 reads version 10 of the parameters, and computes a gradient for 40 ms. Meanwhile the other workers change the
 # parameters twelve times. The gradient says what would improve version 10, but the server applies it to version 22. The
-# number of updates in between is the **staleness** of the gradient, here 12.
+# number of updates in between is the **staleness** of the gradient, here 12. Versions that lasted only a moment have no
+# number in the picture.
 #
 # If all four workers are fast, the mean staleness is about 3: while one worker computes, each of the three others
 # pushes once.
@@ -275,8 +276,8 @@ for slow in ({2: 3.0, 3: 0.5}, {1: 2.0, 2: 2.0, 3: 2.0}, {4: 10.0}):
 # apply 640 gradients, at many learning rates. In both modes a gradient counts a sixteenth, so that 16 asynchronous
 # updates move the model about as far as one synchronous step.
 #
-# Who pushes when depends on the clock, and not on the numbers in a gradient. So we run each mode once, keep the
-# server's log, and replay the log with other rates and other seeds.
+# The order of the pushes depends on the clock, and not on the numbers in the gradients. So we run each mode once, keep
+# the server's log, and replay the log with other rates and other seeds.
 
 # %%
 crowd = {
@@ -365,7 +366,7 @@ assert statistics.median(of_uneven[1][13.0]) > 0.85
 #
 # ## Throw the late gradient away
 #
-# There is another cure, and it seems to have no price. Go back to steps, but let each step take the first three
+# There is another cure, and it seems to have no price. Train in steps again, but let each step take the first three
 # gradients, and drop the last one. This is training with one **backup worker**. No gradient is old, and nobody waits
 # for the slow worker. We give each mode 1.2 seconds:
 
@@ -474,11 +475,11 @@ print({digit: int((given == digit).sum()) for digit in range(10)})
 # ## No server at all
 #
 # In **gossip** every rank has its own model and a few neighbors. In each step a rank computes a gradient, sends its
-# model to its neighbors, and replaces its model by a weighted mean of all models that it has. Then it applies its
-# gradient. There is no server, and no all-reduce.
+# model to its neighbors, and replaces its model by a weighted mean of its own model and those that arrive. Then it
+# applies its gradient. There is no server, and no all-reduce.
 #
 # How fast does news travel in this way? We give rank 0 the number 16 and all others a 0, and let 16 ranks gossip for
-# two rounds. If all ranks agreed, each would have 1.
+# two rounds. The mean of the 16 numbers is 1, so if all ranks agreed, each would have 1.
 
 # %%
 GRAPHS = {
@@ -608,8 +609,9 @@ assert abs((done[0] - done[8]) / 30e-3 - 8) < 1
 
 # %% [markdown]
 # Rank 1 waits for rank 0, rank 2 waits for rank 1, and so on around the ring. Rank 8 may be eight steps ahead of rank
-# 0, one for each place between them, and never more. A rank that is slow once may catch up before the delay has gone
-# around. A rank that is always slow slows down everybody.
+# 0, one for each place between them, and never more. A rank that is always slow slows down everybody. Delays
+# that come and go cost less than with an all-reduce, because delays of different ranks can overlap on their way around
+# ([lesson 08](08_decentralized.ipynb)).
 #
 # **Try it.** Give each rank of the ring a third neighbor of your choice. After how many rounds does
 # `rounds_for(metropolis_weights(neighbors), 0.01)` say that 99 % of the way is done?
@@ -639,7 +641,7 @@ print(rounds_for(metropolis_weights(neighbors), 0.01), "rounds; the ring needs 8
 # ## In real frameworks
 #
 # `torch.distributed` has no parameter server, but its `recv` without a source takes a message from anyone and says who
-# sent it. An asynchronous server needs nothing more:
+# sent it, at least with the backend gloo. An asynchronous server needs nothing more:
 
 # %% tags=["folded"]
 # torch's messages on our ranks
@@ -701,7 +703,7 @@ assert torch.equal(theirs, ours)
 # ## In short
 #
 # - A synchronous step takes as long as its slowest worker.
-# - An asynchronous server waits for nobody, and its gradients are old: on average up to N − 1 updates.
+# - With N asynchronous workers, a gradient is on average at most N − 1 updates old.
 # - With momentum 0.9, old gradients lower the ceiling of the learning rate.
 # - A worker whose gradients are always dropped teaches the model nothing.
 # - In gossip, the graph decides how fast the ranks agree.
