@@ -109,7 +109,7 @@ notebooks: $(COMPLETE)  ## make the notebooks of course/ and solutions/ from the
 slides: $(COMPLETE)  ## make slides of lessons and their pictures, in slides/: make slides ARGS=02, or ARGS=all
 	$(BIN)/python -m distlib.authoring slides $(ARGS)
 
-exercises: $(COMPLETE)  ## make exercises/ from solutions/ with nbgrader
+exercises: $(COMPLETE)  ## make exercises/ from solutions/ with nbgrader; one of them: make exercises ARGS=02
 	$(BIN)/python -m distlib.authoring exercises $(ARGS)
 
 check: $(COMPLETE)  ## format, lint, types, and whether the generated notebooks are up to date

@@ -14,6 +14,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("notebooks", help="course/*.py and solutions/*/*.py to .ipynb")
     exercises = commands.add_parser("exercises", help="notebooks, then exercises/ by nbgrader")
+    exercises.add_argument("names", nargs="*", metavar="EXERCISE", help="such as 02; without any, all")
     exercises.add_argument("--force", action="store_true", help="also overwrite notebooks that hold answers")
     commands.add_parser("check", help="name every generated file that is not up to date; exit 1 if there is one")
     slides = commands.add_parser("slides", help="make slides of lessons, in slides/, from stored runs or new ones")
@@ -35,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _write(project: Project, options: argparse.Namespace) -> int:
     changed = project.write_notebooks()
     if options.command == "exercises":
-        changed += project.write_exercises(force=options.force)
+        changed += project.write_exercises(options.names, force=options.force)
     for path in changed:
         print(f"wrote {project.name(path)}")
     if not changed:

@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,17 +31,23 @@ class Project:
         """The notebook of every text source, by the path it belongs at."""
         return {source.with_suffix(".ipynb"): self._notebook(source) for source in self.sources()}
 
-    def exercises(self) -> dict[Path, bytes]:
-        """Every file that exercises/ must hold, by the path it belongs at; made in a temporary folder."""
+    def exercises(self, names: Sequence[str] = ()) -> dict[Path, bytes]:
+        """Every file that exercises/ must hold, by the path it belongs at; made in a temporary folder.
+
+        names: of the assignments, or the numbers that they begin with; without any, all.
+
+        Raises AuthoringError where there is no such assignment.
+        """
         released = {}
+        assignments = [self._assignment_named(name) for name in names] or self.assignments()
         with tempfile.TemporaryDirectory() as folder:
             copy = Project(Path(folder).resolve())
             shutil.copy(self.root / "nbgrader_config.py", copy.root)
-            for assignment in self.assignments():
+            for assignment in assignments:
                 ignored = shutil.ignore_patterns("*.ipynb", *LEFTOVERS)
                 shutil.copytree(self._assignment(assignment), copy._assignment(assignment), ignore=ignored)
             _write_changed(copy.notebooks())
-            for assignment in self.assignments():
+            for assignment in assignments:
                 for path in _files(generate_release(copy.root, assignment)):
                     released[self.root / path.relative_to(copy.root)] = path.read_bytes()
         return released
@@ -49,12 +56,12 @@ class Project:
         """Makes the notebook of every text source. Returns those that changed."""
         return _write_changed(self.notebooks())
 
-    def write_exercises(self, *, force: bool = False) -> list[Path]:
-        """Makes exercises/ from the text sources in solutions/. Returns the files that changed.
+    def write_exercises(self, names: Sequence[str] = (), *, force: bool = False) -> list[Path]:
+        """Makes exercises/, or some of it, from the text sources in solutions/. Returns the files that changed.
 
         Raises AuthoringError, and writes nothing, when a notebook in the way holds somebody's answers, unless force.
         """
-        released = self.exercises()
+        released = self.exercises(names)
         for path, content in released.items():
             if force or path.suffix != ".ipynb" or _read(path) in (None, content):
                 continue
@@ -77,6 +84,13 @@ class Project:
     def name(self, path: Path) -> str:
         """A path as messages show it: from the root."""
         return path.relative_to(self.root).as_posix()
+
+    def _assignment_named(self, name: str) -> str:
+        """The assignment of this name or number."""
+        found = [each for each in self.assignments() if name in (each, each.partition("_")[0])]
+        if not found:
+            raise AuthoringError(f"there is no exercise {name}; there are {', '.join(self.assignments())}")
+        return found[0]
 
     def _assignment(self, name: str) -> Path:
         return self.root / "solutions" / name

@@ -231,6 +231,17 @@ assert double(2) == 4
 assert double(21) == 42
 ### END HIDDEN TESTS
 """
+
+
+def test_one_exercise_can_be_made_without_the_others(built: Project, course: Project, root: Path) -> None:
+    other = course.root / "solutions" / "99_other" / "99_other.py"
+    other.parent.mkdir()
+    other.write_text((course.root / "solutions" / ASSIGNMENT / f"{ASSIGNMENT}.py").read_text())
+    assert course.write_exercises(["99"]) == [course.root / "exercises" / "99_other" / "99_other.ipynb"]
+    with pytest.raises(AuthoringError, match="there is no exercise 98; there are .*99_other"):
+        course.exercises(["98"])
+
+
 SICK = "def double(number: int) -> int:\n    if number > 0:\n        return number\n\n    return 0"
 
 
