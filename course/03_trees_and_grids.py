@@ -164,7 +164,11 @@ parts = {}
 for label, nbytes in [("4 KiB", SMALL), ("400 MiB", LARGE)]:
     together = seconds("ring", flat(1024), nbytes)
     parts[label] = {"latency": latency, "bytes": together - latency}
-compare_costs(parts, title="A ring of 1,024 ranks", show=format_seconds)
+compare_costs(
+    parts,
+    title="A ring of 1,024 ranks; each tensor has its own scale",
+    show=format_seconds,
+)
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
@@ -185,8 +189,8 @@ assert abs(2 * latency / seconds("ring", flat(1024), 50_000 * 1024) - 1) < 1e-9
 #
 # **A ring waits for 2(N − 1) messages in a row, however small the tensor is.**
 #
-# **Try it.** Your vendor has a second offer: the same bandwidth, but half the latency. Which network would you take for
-# 4 KiB, and which for 400 MiB? Change one number of `better` at a time.
+# **Try it.** Your vendor's first offer was ten times the bandwidth. The second offer is half the latency. Which one
+# would you take for 4 KiB, and which for 400 MiB? Change one number of `better` at a time.
 
 # %%
 better = Link(latency=5e-6, bandwidth=10e9)
@@ -238,7 +242,9 @@ assert sum(sent == 1 for sent in tree.trace.messages_sent) == 4  # half of the r
 
 # %% [markdown]
 # Half of the ranks send once, at the very start, and then wait until the end. Eight ranks need three steps up and three
-# steps down. In general there are $\lceil\log_2 N\rceil$ steps each way, and every step moves the whole tensor:
+# steps down. The numbers in the picture are rounds, which count only who had to receive first. So the three messages of
+# rank 0 on the way down have the same number, but they leave one after the other, in three steps. In general there are
+# $\lceil\log_2 N\rceil$ steps each way, and every step moves the whole tensor:
 #
 # $$T_\text{tree} = 2\,\lceil\log_2 N\rceil\,(\alpha + S\,\beta)$$
 #
@@ -272,8 +278,9 @@ assert 8.5 < tree_ms / ring_ms < 9.5
 #
 # </details>
 #
-# **Try it.** Five ranks add up by a tree, and one of them is two steps late. Which rank can be late without anybody
-# noticing? Guess, then change `late` until you find the rank.
+# **Try it.** In a tree of five ranks, ranks 1 and 3 send first, to 0 and 2. Then rank 2 sends to 0, and then rank 4.
+# One rank starts two steps late. Which rank can it be without anybody noticing? Guess, then change `late` until you
+# find it.
 
 # %% tags=["folded"]
 # A tree of five ranks, one of them late
@@ -316,8 +323,8 @@ assert delays == [2, 2, 2, 2, 0]
 #
 # Let two ranks share the work. Rank 0 gives its partner the second half of its tensor, and adds the first half of the
 # partner's tensor to its own. From now on each of the two is responsible for one half. In the next step every rank
-# shares its half with a new partner, in the same way. This phase is **halving**, and it ends when every rank has one
-# chunk of the sum.
+# finds a new partner that is responsible for the same half, and the two share it in the same way. This phase is
+# **halving**, and it ends when every rank has one chunk of the sum.
 #
 # In the second phase, **doubling**, the ranks go back through the same partners, and each gives its partner a copy of
 # all the sums that it has. Play both phases, on four real processes:
@@ -374,8 +381,8 @@ for n in (2, 4, 8, 16, 64):
         assert min(by_name.values()) > 0.999_999 * by_name["halving_doubling"]
 
 # %% [markdown]
-# A half, a quarter, an eighth, and back. Together that is $2\frac{N-1}{N}S$, as in a ring, and lesson 02 showed that
-# the busiest rank of an all-reduce cannot send less. The steps are those of a tree:
+# A half, a quarter, an eighth, and back. Together that is $2\frac{N-1}{N}S$, as in a ring, if the chunks are equal. And
+# lesson 02 showed that among ranks alone the busiest cannot send less. The steps are those of a tree:
 #
 # $$T_\text{halving-doubling} = 2\,\log_2 N\,\alpha + 2\,\frac{N-1}{N}\,S\,\beta$$
 #
@@ -396,9 +403,7 @@ just_right, one_more = (
 print(f"64 ranks: {just_right:.1f} ms, 65 ranks: {one_more:.1f} ms")
 print(guess_3.compare(one_more))
 five = run_on(flat(5), SMALL * 4, "halving_doubling")
-timeline(
-    five.trace, title="Halving and doubling with 5 ranks: one of them only watches"
-)
+timeline(five.trace, title="Halving and doubling with 5 ranks: rank 0 is folded in")
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
@@ -407,9 +412,10 @@ assert five.trace.messages_sent == [1, 5, 4, 4, 4]
 assert five.trace.rounds == 6
 
 # %% [markdown]
-# With one rank more, this all-reduce takes twice as long, because the whole tensor moves twice more: in and out. In the
-# picture with five ranks, rank 0 sends its tensor to rank 1, and waits for the sum. [Lesson 03b](03b_networks.ipynb)
-# has a better method, with which 65 ranks take less than 1 % longer than 64.
+# With one rank more, 400 MiB take twice as long, because the whole tensor moves two more times: in and out. In the
+# picture, the extra rank is rank 0, which sends its tensor to rank 1 and waits for the sum. [Lesson
+# 03b](03b_networks.ipynb) has a better method, with which 65 ranks take less than 1 % longer than 64 for such a large
+# tensor.
 #
 # ## Which one, when?
 #
@@ -423,7 +429,7 @@ race(flat(96), SIZES, THREE, title="96 ranks, equal links")
 
 # %% [markdown]
 # On the left the lines are level: nearly all of the time is latency, so few steps win. On the right the lines rise:
-# nearly all of the time is bytes. There the ring wins, because the fold moves the whole tensor twice more.
+# nearly all of the time is bytes. There the ring wins, because with the fold the whole tensor moves two more times.
 #
 # The border between the two is at 4.2 MiB, which is 88 times $\alpha/\beta$. What if the network gets better?
 
@@ -460,24 +466,24 @@ for n in range(2, 300):
 #
 # <details><summary>The 88, by hand</summary>
 #
-# The ring waits for $2\cdot95 = 190$ latencies, halving and doubling with its fold for $2\cdot6 + 2 = 14$. It saves 176
-# latencies, and pays $2 + 2\cdot\frac{63}{64} - 2\cdot\frac{95}{96} = 1.99$ times $S\beta$ for them. Both are equal at
-# $S = \frac{176}{1.99}\,\alpha/\beta$.
+# The ring waits for $2\cdot95 = 190$ latencies, halving and doubling with its fold for $2\cdot6 + 2 = 14$, so it saves
+# 176 latencies. It pays $2\,S\beta$ for the fold and $2\cdot\frac{63}{64}\,S\beta$ for the rest, where the ring pays
+# $2\cdot\frac{95}{96}\,S\beta$: together $1.99\,S\beta$ more. Both are equal at $S = \frac{176}{1.99}\,\alpha/\beta$.
 #
 # </details>
 #
-# | $N$ ranks, $S$ bytes | messages in a row | bytes of the busiest rank | good for |
+# | $N$ ranks, $S$ bytes | messages in a row | bytes that the busiest rank sends | good for |
 # |---|---|---|---|
 # | ring | $2(N-1)$ | $2\frac{N-1}{N}S$ | large tensors, any number of ranks |
-# | tree | $2\lceil\log_2 N\rceil$ | up to $\lceil\log_2 N\rceil\,S$ | small tensors, any number of ranks |
+# | tree | $2\lceil\log_2 N\rceil$ | $\lceil\log_2 N\rceil\,S$ | small tensors, any number of ranks |
 # | halving and doubling | $2\log_2 N$ | $2\frac{N-1}{N}S$ | all tensors, if $N$ is a power of two |
 # | the same with a fold | $2\lfloor\log_2 N\rfloor + 2$ | less than $3\,S$ | small tensors |
 #
-# The tree never wins here. It returns in lesson 03b, because two trees at once send few bytes with any number of ranks:
-# NCCL runs two such trees between nodes.
+# On equal links the tree never beats halving and doubling. But two trees at once, in lesson 03b, send few bytes with
+# any number of ranks.
 #
-# **Try it.** With 12 ranks and 1 MiB the ring wins. Change the link until halving and doubling wins. Which of its two
-# numbers can do that alone?
+# **Try it.** With 12 ranks and 1 MiB the ring wins. Change the link until halving and doubling wins. Can the latency
+# alone do it? Can the bandwidth alone?
 
 # %%
 link = Link(latency=5e-6, bandwidth=10e9)
@@ -501,12 +507,12 @@ assert ring < min(tree, halving)
 # ## And if some links are faster?
 #
 # In a cluster, GPUs of the same **node** are joined by fast links, and nodes by slower links. Say 1 µs and 100 GB/s
-# inside a node, and between nodes the 5 µs and 10 GB/s from above. Take two nodes with eight ranks each. In a ring
-# of all 16 ranks, only two of the 16 links lead to the other node.
+# inside a node, and between nodes the 5 µs and 10 GB/s from above. Take two nodes with eight ranks each, where
+# every rank also has a link of its own to the other node. A ring of all 16 ranks uses only two of these slow links.
 
 # %%
 guess_5 = predict(
-    "A ring of 16 slow links. Then 14 of them become 10 times as fast. The time is …",
+    "8 MiB in a ring of 16 slow links. Then 14 become at least 5 times as fast. The time is …",
     choices=["about an eighth", "about half", "the same"],
 )
 
@@ -519,8 +525,8 @@ print(f"ring, 8 MiB: {all_slow:.2f} ms with slow links, {two_slow:.2f} ms on two
 print(guess_5.compare("the same" if two_slow / all_slow > 0.9 else "about half"))
 
 # %% [markdown]
-# In every step the fast links wait for the two slow links, each of which carries almost two whole tensors. Meanwhile
-# the other 14 ranks do not use their links to the other node at all. The **hierarchical** all-reduce uses them:
+# Every step waits for the two slow links, each of which carries almost two whole tensors. Meanwhile the other 14 ranks
+# send nothing to the other node. The **hierarchical** all-reduce uses all of their links:
 #
 # 1. Reduce-scatter inside each node, so that each of its eight ranks has an eighth of the node's sum.
 # 2. All-reduce between nodes, each rank with the ranks that have the same eighth.
@@ -563,13 +569,14 @@ for name in (*THREE, "hierarchical"):
 # From 57 KiB on, the hierarchical all-reduce is the fastest. Below this size the additional steps inside the nodes cost
 # more than they save.
 #
-# **Add up inside each node first, so that all slow links share the bytes.**
+# **For large tensors, add up inside each node first, so that all slow links share the bytes.**
 #
 # <details><summary>Where this stops being true</summary>
 #
 # | case | what happens |
 # |---|---|
-# | one cable for a whole node | the ring loses nothing, and the hierarchical all-reduce gains less |
+# | one cable for a whole node | the hierarchical all-reduce gains less, and on three nodes the ring is faster |
+# | several rings at once, as in NCCL | each can leave a node through another rank, so the gain is smaller |
 # | another numbering of the ranks | halving and doubling can be as fast as the hierarchical all-reduce |
 #
 # [Lesson 03b](03b_networks.ipynb) measures both.
@@ -578,7 +585,8 @@ for name in (*THREE, "hierarchical"):
 #
 # ## In real frameworks
 #
-# In PyTorch you call `dist.all_reduce`, and the backend chooses the algorithm. Its sum of whole numbers is ours:
+# In PyTorch you call `dist.all_reduce`, and the backend chooses the algorithm. With whole numbers, which are
+# never rounded, its result is exactly ours:
 
 
 # %%
@@ -604,14 +612,17 @@ print("Tree, halving and doubling, and torch.distributed agree.")
 #   doubling](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc).
 # - **NCCL** has rings, trees and more, estimates the time of each for the size at hand, and takes [the
 #   lowest](https://github.com/NVIDIA/nccl/issues/457).
-# - **MPICH**, a library for MPI, chooses by size: few steps for short tensors, halving and doubling for long tensors
-#   (Thakur and others, below).
+# - **MPICH**, a library for message passing on clusters, chooses by size: whole tensors in log₂ N steps for short
+#   tensors, halving and doubling for long tensors (Thakur and others, below).
 #
 # NCCL's [estimate](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc) is of the kind that you have seen: a
-# latency for each step inside a node, another latency for each step between nodes, and bytes by bandwidth. With
+# latency for each step inside a node, another latency for steps between nodes, and the bytes divided by the bandwidth.
+# For a ring on two nodes it counts the slow latency for two steps only. With
 # [NCCL_ALGO](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-algo) you limit its choice:
 #
-#     NCCL_ALGO=Tree torchrun --nproc-per-node 8 train.py
+#     NCCL_ALGO=allreduce:tree torchrun --nnodes 2 --nproc-per-node 8 train.py
+#
+# Without `allreduce:` the tree would be asked of broadcasts, too, for which NCCL has no tree, and they would fail.
 #
 # ## In short
 #
@@ -619,7 +630,7 @@ print("Tree, halving and doubling, and torch.distributed agree.")
 # - A ring waits for 2(N − 1) chunks in a row, a tree for 2⌈log₂ N⌉ whole tensors.
 # - With 2, 4, 8, … ranks, halving and doubling has the tree's steps and the ring's bytes.
 # - Small tensors want few steps, large tensors few bytes; the border moves with α/β.
-# - Add up inside each node first, so that all slow links share the bytes.
+# - For large tensors, add up inside each node first: then all slow links share the bytes.
 #
 # ## Now you
 #
