@@ -801,8 +801,10 @@ assert gap < 1e-9
 #
 # ## Now you
 #
-# In [the exercise](../exercises/19_capstone/19_capstone.ipynb) you get a cluster, a model and a budget of virtual
-# seconds. You predict time and bytes of a step, then you train, also where ranks die, and you write a report.
+# In [the exercise](../exercises/19_capstone/19_capstone.ipynb) you write a step by all ranks, predict its time and its
+# bytes, train a GPT with it, and write a training that goes on when ranks die. In [exercise
+# 19b](../exercises/19b_budget/19b_budget.ipynb), a side road, you train within a budget of virtual seconds on clusters
+# that you have not seen, and write a report.
 #
 # ## Further reading
 #

@@ -73,9 +73,11 @@ def test_no_share_has_much_more_to_do_than_another() -> None:
 
 
 def test_what_takes_long_is_there(root: Path) -> None:
-    """Each name in the table of seconds is a lesson's or a file's of tests."""
+    """Each name in the table of seconds is a lesson's, an exercise's or a file's of tests."""
     files = {path.name for path in (root / "tests").rglob("test_*.py")}
-    assert set(SECONDS) <= files | {path.stem for path in (root / "course").glob("*.py")}
+    assert set(SECONDS) <= files | {path.stem for path in root.glob("course/*.py")} | {
+        path.stem for path in root.glob("solutions/*/*.py")
+    }
 
 
 @pytest.mark.parametrize("text", ["", "2", "0/4", "5/4", "1/0", "-1/4", "1/4/4", "a/b"])

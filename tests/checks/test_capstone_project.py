@@ -1,4 +1,4 @@
-"""What the checks of exercise 19 are made of: cases, predictions, runs; and ranks that die in a case."""
+"""What the checks of exercises 19 and 19b are made of: cases, predictions, runs; and ranks that die in a case."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from distlib.checks.training_scores import TrainingScore
 from distlib.checks.venues import simulated_only
 from distlib.exercises.capstone_project.board_scores import train_scores
 from distlib.exercises.capstone_project.checks import check_survive, check_train, steps_alone
+from distlib.exercises.capstone_project.gpt_job import GptJob
 from distlib.exercises.capstone_project.job_cases import Challenge, steps_case, training_case
 from distlib.exercises.capstone_project.job_plays import (
     NUMBERS,
@@ -143,11 +144,24 @@ def test_the_best_rehearsal_of_a_cluster_of_the_exercise_is_kept(
 
 
 def test_the_clusters_that_are_kept_are_those_of_the_exercise(root: Path) -> None:
-    notebook = nbformat.read(root / "exercises" / "19_capstone" / "19_capstone.ipynb", as_version=4)
+    notebook = nbformat.read(root / "exercises" / "19b_budget" / "19b_budget.ipynb", as_version=4)
     (cell,) = [cell for cell in notebook.cells if cell.source.startswith("CLUSTERS = [")]
     found: dict[str, Any] = {"Challenge": Challenge, "Cluster": Cluster, "Link": Link}
     exec(cell.source, found)
     assert tuple(found["CLUSTERS"]) == KEPT
+
+
+def test_a_gpt_is_a_job_whose_gradients_are_sums_and_which_learns() -> None:
+    job = GptJob()
+    weights, optimizer = job.start(), job.optimizer(job.numbers)
+    parts = job.gradient(weights, [0, 1]) + job.gradient(weights, [2])
+    assert torch.allclose(job.gradient(weights, range(3)), parts) and parts.shape == (job.numbers,)
+    before = job.loss(weights)
+    for step in range(20):
+        batch = job.samples[32 * step : 32 * step + 32]
+        optimizer.step(weights, job.gradient(weights, batch) / 32, 0.003)
+    assert torch.equal(job.start(), GptJob().start()), "a step changes the weights alone, not what one starts with"
+    assert job.loss(weights) < 0.7 * before and 0 <= job.right(weights) <= 1
 
 
 def test_what_does_not_end_is_told_by_a_rehearsal() -> None:

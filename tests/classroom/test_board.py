@@ -67,9 +67,9 @@ def training(setting: str, seconds: float) -> dict[str, Any]:
 
 def put_record(course: Course, student: str, trainings: list[dict[str, Any]], *remarks: str, problem: str = "") -> None:
     """What grading leaves of a student."""
-    path = record_path(course, "19_capstone", student)
+    path = record_path(course, "19b_budget", student)
     path.parent.mkdir(parents=True)
-    notebook = course.folder("submitted", student, "19_capstone") / "19_capstone.ipynb"
+    notebook = course.folder("submitted", student, "19b_budget") / "19b_budget.ipynb"
     notebook.parent.mkdir(parents=True)
     notebook.write_text("{}")
     path.write_text(json.dumps(asdict(Record(student, problem, list(remarks), trainings=trainings))))
@@ -377,9 +377,9 @@ def test_trainings_have_the_seconds_that_the_judge_has_measured(made: tuple[Cour
     assert slow.index("<bdi>Tide</bdi>") < slow.index("<bdi>Night Owl</bdi>")
     assert alike.count("better than par") == 1 and alike.count("<svg ") == 2 and "1 other has a score here" in alike
     assert "0.001" not in page and board.trainings == 6
-    assert "19_capstone: its answer reaches inside, so its seconds are not on the board" in board.problems["forger"]
-    assert "19_capstone: the seconds in its record can't be read; grade it again" in board.problems["torn"]
-    assert "19_capstone: graded with another version of the test; grade it again" in board.problems["long"]
+    assert "19b_budget: its answer reaches inside, so its seconds are not on the board" in board.problems["forger"]
+    assert "19b_budget: the seconds in its record can't be read; grade it again" in board.problems["torn"]
+    assert "19b_budget: graded with another version of the test; grade it again" in board.problems["long"]
 
 
 def test_who_has_no_play_asks_for_a_name_all_the_same(student: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -391,10 +391,10 @@ def test_who_has_no_play_asks_for_a_name_all_the_same(student: Path, capsys: pyt
 
 
 def test_the_best_rehearsal_is_kept_for_oneself(student: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    keep_best(student / "work", [BestPlay("19_capstone", "The project", "19_capstone", 2, *TRAINED, AT, {})])
+    keep_best(student / "work", [BestPlay("19b_budget", "The project", "19b_budget", 2, *TRAINED, AT, {})])
     assert main(["board"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "The project, lesson 19_capstone mine par record 2 a slow network 12.500 s 14.667 s –" in shown
+    assert "The project, lesson 19b_budget mine par record 2 a slow network 12.500 s 14.667 s –" in shown
     assert main(["hand-in", "games", "--name", "Ada"]) == 0
     (packed,) = (student / "work" / "handed_in").glob("*.ipynb")
     assert [play.game for play in read_handed(packed).plays] == ["grid"]

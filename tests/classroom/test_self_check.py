@@ -133,18 +133,18 @@ def test_a_finished_notebook_passes_and_the_command_says_so(
 
 @pytest.mark.parametrize("folders", [("exercises",), ("exercises", "solutions")])
 def test_an_answer_in_words_is_named(root: Path, tmp_path: Path, folders: tuple[str, ...]) -> None:
-    capstone = "19_capstone"
+    capstone = "19b_budget"
     for folder in folders:
         (tmp_path / folder / capstone).mkdir(parents=True)
         shutil.copy(root / folder / capstone / f"{capstone}.ipynb", tmp_path / folder / capstone)
-    stub = "report: marked by hand, 10 of 40 points; not answered: still the stub."
+    stub = "report: marked by hand, 10 of 20 points; not answered: still the stub."
     assert find_exercise(capstone, start=tmp_path).by_hand == [stub]
     path = tmp_path / "exercises" / capstone / f"{capstone}.ipynb"
     notebook = nbformat.read(path, as_version=4)
     cell_of(notebook, "report").source = "The plan: few, large messages."
     nbformat.write(notebook, path)
     by_hand = find_exercise(capstone, start=tmp_path).by_hand
-    assert by_hand == ["report: marked by hand, 10 of 40 points."]
+    assert by_hand == ["report: marked by hand, 10 of 20 points."]
     row = row_of("train", Result(PASSES), Result(PASSES))
     table = Table(Results(capstone, "", [row], [], by_hand))
     assert by_hand[0] in str(table).splitlines() and f"<p>{by_hand[0]}</p>" in table._repr_html_()

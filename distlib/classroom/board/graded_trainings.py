@@ -1,6 +1,6 @@
 """What the trainings of a class have reached when they were graded: the judge's seconds, from the students' records.
 
-    classroom/graded/19_capstone/students/ada/record.json
+    classroom/graded/19b_budget/students/ada/record.json
 
 The seconds were taken on the judge's clock, and no student's file has any. A training whose answer reaches inside,
 where a rank could lie about what it holds, is left out, and the instructor is told.

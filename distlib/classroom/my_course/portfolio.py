@@ -30,7 +30,7 @@ from distlib.draw.style import DARK_PAPER, LIGHT_PAPER
 
 REPORT = f"{FOLDER}/my_report.html"
 MARK = '<meta name="distlib-report" content="1">'
-_CAPSTONE = "19"
+_CAPSTONE = ("19", "19b")  # the last lesson, and the exercise that goes on with it
 _MOST_LETTERS = 160  # of what a function does, in a sentence
 _TITLE = "Distributed training, from the message up"
 
@@ -45,7 +45,7 @@ class ShownPicture:
     @property
     def is_capstone(self) -> bool:
         """Whether it is the last work of the course, shown large."""
-        return self.lesson.number == _CAPSTONE
+        return self.lesson.number in _CAPSTONE
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def _best(course: Path, lesson: OwnLesson) -> RunPicture | None:
         (f"course/{lesson.name}.ipynb", lesson_copy(lesson.name)),
         (f"exercises/{lesson.name}/{lesson.name}.ipynb", exercise_copy(lesson.name)),
     ]
-    if lesson.number == _CAPSTONE:
+    if lesson.number in _CAPSTONE:
         pairs.reverse()
     for original, mine in pairs:
         try:

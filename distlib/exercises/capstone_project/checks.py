@@ -1,4 +1,4 @@
-"""Exercise 19: a step by ranks, its costs before the run, a training within a budget, and one that survives."""
+"""Exercises 19 and 19b: a step by ranks, its costs before the run, a training in a budget, and one that survives."""
 
 from __future__ import annotations
 

@@ -93,5 +93,5 @@ def rehearse(function: Callable[..., Any], setting: Challenge, *, seed: int = 1)
 def _best_play(run: TrainingRun) -> BestPlay:
     level, (seconds, par) = KEPT.index(run.setting) + 1, seconds_and_par(run)
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    about = ("19_capstone", "The project", "19_capstone", level, run.setting.name)
+    about = ("19b_budget", "The project", "19b_budget", level, run.setting.name)
     return BestPlay(*about, seconds, "s", True, par, at, {}, by=BY_FUNCTION)
