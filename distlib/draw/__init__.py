@@ -25,6 +25,7 @@
     compare_costs            what several ways cost, in several quantities: a bar for each
     decision_tree            questions, and what to do for each answer
     who_waits                which rank of a deadlock waits for which
+    who_sends                which rank sends to which, and how many bytes
     before_and_after         which numbers each rank has before a collective, and after it
     mesh_cube                the ranks of a mesh, and the groups along its axes
     mesh_on_nodes            which groups of a mesh lie inside a node, and which across nodes
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from distlib.draw.charts.memory_curves import memory_over_time
     from distlib.draw.charts.memory_parts import memory_parts
     from distlib.draw.charts.mesh_figures import mesh_cube, mesh_on_nodes
+    from distlib.draw.charts.message_routes import who_sends
     from distlib.draw.charts.model_check import predicted_and_measured
     from distlib.draw.charts.pipelines import pipeline_timeline
     from distlib.draw.charts.placements import HeldPieces, placements
@@ -108,6 +110,7 @@ __all__ = [
     "speed_up",
     "timeline",
     "watch_chunks",
+    "who_sends",
     "who_waits",
 ]
 
@@ -146,6 +149,7 @@ _HOMES = {
     "speed_up": "charts.speed_ups",
     "timeline": "charts.timelines",
     "watch_chunks": "chunks.chunk_history",
+    "who_sends": "charts.message_routes",
     "who_waits": "charts.wait_circles",
 }
 

@@ -79,6 +79,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "step_timeline": lambda: draw.step_timeline({"alone": StepTimes(0.0, 1.0, [Span("forward", "0", 0.0, 1.0)])}),
     "sweep": lambda: draw.sweep({"plain": {1: [0.5, 0.6], 2: [0.7]}}, along="workers", title="Found"),
     "timeline": lambda: draw.timeline(TRACE),
+    "who_sends": lambda: draw.who_sends({"ring": TRACE}, title="Around"),
     "who_waits": lambda: draw.who_waits(DeadlockError(HANG)),
 }
 NOT_SHOWN = {"ChunkHistory", "HeldPieces", "Picture", "watch_chunks"}

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from distlib.draw.picture import Picture, add_canvas, add_titles, fitting_size, new_figure
+from distlib.draw.picture import Picture, add_canvas, add_titles, fitting_size, new_figure, text_width
 from distlib.draw.style import BODY, INK, SMALL, WIDTH, color_of, drawing_style, format_number, points, text_on
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ Held = Sequence[Sequence[float]]
 """By rank, the numbers that it has; none where what it has does not matter."""
 
 _TOP, _HEAD = 60.0, 30.0  # CSS pixels: the titles, and the name of a panel
-_ROW, _TILE, _ARROW = 34.0, 26.0, 34.0  # CSS pixels
+_ROW, _TILE, _ARROW = 34.0, 26.0, 34.0  # CSS pixels; a tile is wider where its number is
 _LEFT = 22.0  # CSS pixels: the number of a rank
 _MOST = 5  # numbers on a rank, and ranks
 
@@ -69,7 +69,8 @@ def _draw_panel(canvas: Axes, left: float, room: float, name: str, before: Held,
     numbers = list(dict.fromkeys(chain(*before, *after)))
     colors = {number: color_of(place) for place, number in enumerate(numbers)}
     widest = max(map(len, before))
-    tile = min(_TILE, (room - _LEFT - _ARROW - 30) / (widest + max(map(len, after))))
+    wide = max((1.15 * text_width(format_number(number), BODY) + 6 for number in numbers), default=0)
+    tile = min(max(_TILE, wide), (room - _LEFT - _ARROW - 30) / (widest + max(map(len, after))))
     middle = left + _LEFT + tile * widest + _ARROW / 2
     for rank, (had, has) in enumerate(zip(before, after, strict=True)):
         y = _TOP + _HEAD + (rank + 0.5) * _ROW
