@@ -542,6 +542,7 @@ print(f'"{sys.executable}" -m distlib.cli doctor')
 # <details><summary>The other lessons are side roads</summary>
 #
 # - [01b](01b_messages_closer.ipynb): tags, 64 ranks, and sends that do not wait
+# - [02b](02b_rings_closer.ipynb): a ring on a real clock, and on unequal links
 # - [03b](03b_networks.ipynb): grids, two trees, slow links, 4,096 ranks
 # - [05b](05b_ddp_in_practice.ipynb): DDP in practice: data, uneven ranks, resuming
 # - [06b](06b_how_large_a_batch.ipynb): how large a batch: noise, warm-up, Adam

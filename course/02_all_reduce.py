@@ -13,7 +13,7 @@
 # > - argue that no other route needs fewer bytes, and say when a ring is slow all the same,
 # > - tell a ring from an imitation.
 # >
-# > **Time:** about 55 minutes. **You need:** [Start here](00_start_here.ipynb) and [Messages](01_messages.ipynb). No
+# > **Time:** about 50 minutes. **You need:** [Start here](00_start_here.ipynb) and [Messages](01_messages.ipynb). No
 # > GPU.
 
 # %% tags=["folded"]
@@ -313,7 +313,10 @@ def added_twice(comm: Communicator, tensor: torch.Tensor) -> None:
 
 wrong = watch_chunks(world, added_twice)
 print(
-    "full sums after each step:", wrong.full_sums[1:], "instead of", history.full_sums[1:]
+    "full sums after each step:",
+    wrong.full_sums[1:],
+    "instead of",
+    history.full_sums[1:],
 )
 assert wrong.full_sums[-1] == 0
 assert world.trace.messages_sent == right_trace.messages_sent
@@ -512,8 +515,8 @@ assert took["tree"][100_000_000] > 5 * took["ring"][100_000_000]
 #
 # **A ring waits for $2(N-1)$ latencies, however small the tensor is.**
 #
-# On 64 ranks, the tree is faster for small tensors, because it takes 12 steps instead of 126. For large tensors the ring
-# is faster, because each step of the tree moves a whole tensor. The two lines cross, and [the next
+# On 64 ranks, the tree is faster for small tensors, because it takes 12 steps instead of 126. For large tensors the
+# ring is faster, because each step of the tree moves a whole tensor. The two lines cross, and [the next
 # lesson](03_trees_and_grids.ipynb) asks where.
 #
 # <details><summary>Where these times stop being true</summary>
@@ -521,7 +524,7 @@ assert took["tree"][100_000_000] > 5 * took["ring"][100_000_000]
 # | if … | then … |
 # |---|---|
 # | the master receives from all ranks at once | it waits for two latencies instead of 126 |
-# | the links are not equal | every step of the ring is as slow as its slowest link |
+# | the links are not equal | a ring is as slow as its slowest link |
 # | the ranks share one computer, and there are no links | the ring gains little, or loses |
 #
 # [Lesson 02b](02b_rings_closer.ipynb) plays all three.

@@ -41,8 +41,8 @@ def test_there_are_lessons() -> None:
         "01_messages",
         "01b_messages_closer",
         "02_all_reduce",
+        "02b_rings_closer",
         "03_trees_and_grids",
-        "03b_networks",
     ]
 
 
