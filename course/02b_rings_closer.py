@@ -548,11 +548,11 @@ messages = {name: len(trace_of(name, 4, 1_000_000).messages) for name in STEPS}
 assert (messages["naive"], messages["ring"]) == (6, 24)
 
 # %% [markdown]
-# The factor here is smaller than on the slow links, and if it is less than 1, the master is faster. The formula asks
-# for the busiest *link*, but here there are no links, because all four ranks share one memory and the same few cores.
-# In total, ring and master move the same bytes, so the ring can gain only as much as your cores can work at the same
-# time. And the ring sends 24 messages where the master sends 6. Each message costs the processor some work, and in each
-# of its six steps the ring waits until every rank has had its turn on a core.
+# The factor here is usually smaller than on the slow links, and where it is less than 1, the master is faster. The
+# formula asks for the busiest *link*, but here there are no links, because all four ranks share one memory and the same
+# few cores. In total, ring and master move the same bytes, so the ring can gain only as much as your cores can work at
+# the same time. And the ring sends 24 messages where the master sends 6. Each message costs the processor some work,
+# and in each of its six steps the ring waits until every rank has had its turn on a core.
 #
 # **A laptop without a network cannot show that a ring is fast. A network can: simulated, paced or real.**
 #
