@@ -66,7 +66,9 @@ def _routes(run: Trace) -> Routes:
 
 def _draw(runs: Mapping[str, Trace], title: str) -> Picture:
     figure = new_figure(WIDTH, _TOP + _HEAD + 2 * (_CIRCLE + _LARGEST) + 12)
-    add_titles(figure, title, "an arrow is as thick as the bytes that go along it, a disc as large as the rank sends")
+    add_titles(
+        figure, title, "the thicker an arrow, the more bytes go along it; the larger a disc, the more its rank sends"
+    )
     canvas, told = add_canvas(figure), []
     most = max(1, *(sent for run in runs.values() for sent in run.bytes_sent))
     room = (WIDTH - 20) / len(runs)
