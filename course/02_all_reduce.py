@@ -789,7 +789,7 @@ world.close()
 #
 # In [the exercise](../exercises/02_all_reduce/02_all_reduce.ipynb) you write the all-reduce through a master, the two
 # phases of the ring, and the ring. You play your own ring there, and if it is wrong, you see in which step. After that
-# comes [Trees and grids](03_trees_and_grids.ipynb): what to do when tensors are small, or when there are many ranks.
+# comes [Trees](03_trees_and_grids.ipynb): what to do when tensors are small, or when there are many ranks.
 #
 # [Lesson 02b](02b_rings_closer.ipynb) is a side road: a ring on a real clock, unequal links, lengths that do not
 # divide, and when the ring of whole tensors wins.

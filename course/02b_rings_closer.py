@@ -596,7 +596,7 @@ world.close()
 # ## Now you
 #
 # In [the exercise](../exercises/02_all_reduce/02_all_reduce.ipynb) your ring has to take lengths that do not divide.
-# Then go on with [Trees and grids](03_trees_and_grids.ipynb).
+# Then go on with [Trees](03_trees_and_grids.ipynb).
 #
 # ## Further reading
 #
