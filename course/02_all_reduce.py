@@ -179,6 +179,8 @@ who_sends({"each to the next": world.trace}, title="One step of a ring")
 #    the way has the full sum of this chunk.
 # 2. **All-gather.** The full sums go around once more, and every rank on the way keeps a copy.
 #
+# The library has the two halves as `ring_reduce_scatter` and `ring_all_gather`.
+#
 # ### The first phase, with numbers
 #
 # The ranks bring ones, tens, hundreds and thousands as before, now in four chunks of one number each:
