@@ -658,8 +658,9 @@ world.close()
 #
 # ## Now you
 #
-# In [the exercise](../exercises/04_data_parallel/04_data_parallel.ipynb) you write the stages: split the batch,
-# replicate the model, gather the outputs, reduce the gradients, and the step that puts them together.
+# In [the exercise](../exercises/04_data_parallel/04_data_parallel.ipynb) you reduce the gradients, and write the
+# step that puts the stages together. [Exercise 04b](../exercises/04b_through_a_master/04b_through_a_master.ipynb) is a
+# side road: there you split the batch, replicate the model and gather the outputs.
 #
 # ## Further reading
 #

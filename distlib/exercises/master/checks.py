@@ -1,4 +1,6 @@
-"""Exercise 04: the stages of DataParallel. What rank 0 hands out and collects, and that nothing else is sent."""
+"""Exercises 04 and 04b: the stages of DataParallel. What rank 0 hands out and collects, and that nothing else is
+sent.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exercise 04: the stages of DataParallel, which the check of the whole step supplies."""
+"""Exercises 04 and 04b: the stages of DataParallel, which the check of the whole step supplies."""
 
 from __future__ import annotations
 
