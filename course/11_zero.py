@@ -1045,12 +1045,12 @@ assert off(resumed, one.state_dict()) < 1e-9
 #
 # ## Now you
 #
-# In [the exercise](../exercises/11_zero/11_zero.ipynb) you compute what each stage keeps, shard an optimizer and
-# gradients, write a module whose parameters are there only while they are used, train with torch's `fully_shard`, and
-# move a training run to another number of ranks.
+# In [the exercise](../exercises/11_zero/11_zero.ipynb) you compute what each stage keeps, shard an optimizer, and train
+# with torch's `fully_shard`.
 #
 # [Lesson 11c](11c_memory_deeper.ipynb) is a side road: activation checkpointing, why a process may still seem as large
-# as before, what latency costs, sharding inside a node, and checkpoints in shards.
+# as before, what latency costs, sharding inside a node, and checkpoints in shards. In its exercise you shard gradients
+# and parameters by hand.
 #
 # ## Further reading
 #

@@ -1094,6 +1094,11 @@ real.close()
 #
 # </details>
 #
+# ## Now you
+#
+# In [the exercise](../exercises/11c_memory_deeper/11c_memory_deeper.ipynb) you shard gradients, write a module whose
+# parameters are there only while they are used, and move a training run to another number of ranks.
+#
 # ## Further reading
 #
 # - T. Chen et al., [Training Deep Nets with Sublinear Memory Cost](https://arxiv.org/abs/1604.06174), 2016. Activation

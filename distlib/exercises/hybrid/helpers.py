@@ -32,7 +32,7 @@ def mesh_groups(sizes: Mapping[str, int], axis: str) -> Groups:
 
 @helper()
 def layout_memory(model: Mapping[str, int], layout: Mapping[str, int]) -> float:
-    """The bytes that a rank of the first stage needs, by the formulas of part 5.
+    """The bytes that a rank of the first stage needs, by the formulas of the exercise.
 
     Raises:
         ValueError: something is missing in the model or in the layout, or there are too many ranks.
@@ -44,7 +44,7 @@ def layout_memory(model: Mapping[str, int], layout: Mapping[str, int]) -> float:
 
 @helper()
 def layout_seconds(model: Mapping[str, int], cluster: Cluster, speed: float, layout: Mapping[str, int]) -> float:
-    """The seconds that a step takes, by the formulas of part 6.
+    """The seconds that a step takes, by the formulas of the exercise.
 
     Raises:
         ValueError: something is missing in the model or in the layout, or the cluster has another number of ranks.
