@@ -139,7 +139,8 @@ def test_names_must_be_those_of_the_game() -> None:
 def test_equal_choices_are_played_once_and_a_large_replay_ends() -> None:
     """Two processes: one play needs more time, one more memory than it may have. The others have their scores."""
     good = HandedPlay("grid", 1, json.dumps(ROWS))
-    endless = HandedPlay("golf", 5, json.dumps({**all_games()["golf"].record(5), "microbatches": 16}))
+    long = {"microbatches": 128, "blocks_per_unit": 6}  # nearly as many passes as are replayed at all
+    endless = HandedPlay("golf", 5, json.dumps({**all_games()["golf"].record(5), **long}))
     told = list[tuple[int, int]]()
     plays = [good, good, endless, good, HandedPlay("grid", 2, json.dumps(all_games()["grid"].record(2)))]
     found = replay_plays(plays, jobs=2, cpu_seconds=1, tell=lambda done, total: told.append((done, total)))
