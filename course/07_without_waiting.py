@@ -3,7 +3,7 @@
 #
 # You rent four GPUs to train four times as fast as with one. One of the four turns out to be four times slower than the
 # others. In every step three GPUs wait for it, so that all four compute about as many gradients per second as one good
-# GPU alone. You pay for four. What is the cheapest way not to wait?
+# GPU alone. You pay for four. What does it cost not to wait?
 #
 # > After this lesson you will be able to
 # >
@@ -81,7 +81,7 @@ def gradients_at(
 # them from the server, computes a gradient on 16 images of its own, and pushes the gradient to the server. Workers
 # never talk to each other.
 #
-# Training is **synchronous** if the server answers a pull only when the gradients of all workers have been applied.
+# Training is **synchronous** if the server answers a pull only when all gradients of the last step have been applied.
 # Then all workers compute with the same parameters, as in DDP.
 
 
@@ -157,8 +157,8 @@ assert 0.85 < per_second(waiting[0]) / per_second(alone[0]) < 1.15
 assert len(images) == 1536
 
 # %% [markdown]
-# **A synchronous step takes as long as its slowest worker.** With an all-reduce the three fast workers would wait as
-# long, because every rank needs the sum, and the sum needs every rank.
+# **A synchronous step takes at least as long as its slowest worker.** With an all-reduce the three fast workers would
+# wait as long, because every rank needs the sum, and the sum needs every rank.
 #
 # ## Nobody waits
 #
@@ -189,14 +189,14 @@ assert free[0].waits == []
 # %% [markdown]
 # Three workers at full speed and one at a quarter make 3¼ times the gradients of one worker.
 #
-# **An asynchronous server loses only the gradients that the slow worker does not compute.**
+# **Without waiting, a slow worker slows down only itself.**
 #
 # <details><summary>Where this stops being true</summary>
 #
 # | if … | then … |
 # |---|---|
-# | many workers share a slow link to the server | they wait for the link ([lesson 07b](07b_parameter_server.ipynb)) |
-# | the lead of fast workers is bounded | they wait again when the bound is reached |
+# | messages take long compared with a gradient | workers wait for the server ([07b](07b_parameter_server.ipynb)) |
+# | the server lets a worker be only a few gradients ahead | fast workers wait again |
 #
 # </details>
 #
@@ -232,7 +232,7 @@ assert 2 < statistics.mean(early) < 2.6
 guess_2 = predict(
     "One of four workers is four times slower, as in the picture. "
     "Compared with four fast workers, the mean staleness …",
-    choices=["falls below 3", "stays at about 3", "rises above 3"],
+    choices=["falls to about 1", "stays at about 3", "rises to about 12"],
 )
 
 
@@ -256,12 +256,14 @@ for slow in ({}, {4: 4.0}, {2: 3.0, 3: 0.5}, {4: 10.0}):
     assert 2.7 < mean_staleness(log) <= 3.0, slow
 
 # %% [markdown]
-# Take any one update. At that moment each of the three other workers is computing a gradient, and all three gradients
-# become one update older. So every update adds 3 to the sum of all ages, whether the workers are fast or slow.
+# Take any one update. It uses up one gradient. At that moment each of the three other workers is at work on a gradient,
+# or on its way to the server, so at most three gradients become one update older. So a gradient that is used up is on
+# average at most 3 updates old, whether the workers are fast or slow.
 #
 # **With N asynchronous workers, a gradient is on average at most N − 1 updates old.**
 #
-# **Try it.** Change the speeds in the loop above, such as `{2: 3.0, 3: 0.5}`. Can you move the mean away from 3?
+# **Try it.** Change the speeds in the loop above by up to ten times, such as `{2: 3.0, 3: 0.5}`. Can you move the mean
+# away from 3?
 
 # %% tags=["folded"]
 # One way to do it
@@ -273,11 +275,11 @@ for slow in ({2: 3.0, 3: 0.5}, {1: 2.0, 2: 2.0, 3: 2.0}, {4: 10.0}):
 # ## What an old gradient costs
 #
 # With 16 equally fast workers a gradient is about 15 updates old. Does such a gradient still help? We let both modes
-# apply 640 gradients, at many learning rates. In both modes a gradient counts a sixteenth, so that 16 asynchronous
-# updates move the model about as far as one synchronous step.
+# apply 640 gradients, at many learning rates. The server multiplies each gradient by 1/16 in both modes, so that 16
+# asynchronous updates of plain SGD move the model about as far as one synchronous step.
 #
-# The order of the pushes depends on the clock, and not on the numbers in the gradients. So we run each mode once, keep
-# the server's log, and replay the log with other rates and other seeds.
+# We need each order of pushes only once, because it does not depend on the learning rate. So we run each mode once,
+# keep the server's log, and replay the log with other rates and other seeds.
 
 # %%
 crowd = {
@@ -302,8 +304,8 @@ results = {
 }
 
 # %% [markdown]
-# Plain SGD works up to a rate of 9 or so, with waiting and without. With momentum 0.9 a run that waits still works at a
-# rate of 3.2.
+# The highest rate at which training still works is its **ceiling**. Plain SGD has a ceiling of about 9, with waiting
+# and without. With momentum 0.9 a run that waits still works at a rate of 3.2.
 
 # %%
 guess_3 = predict(
@@ -349,16 +351,16 @@ assert statistics.median(of_uneven[1][13.0]) > 0.85
 # %% [markdown]
 # Momentum keeps moving in an old direction on purpose. A stale gradient does so by accident. Together they overshoot.
 #
-# **With momentum 0.9, old gradients lower the ceiling of the learning rate.**
+# **With momentum 0.9, old gradients lower the ceiling of the learning rate.** The workers are equally fast here.
 #
 # <details><summary>Where this stops being true</summary>
 #
 # | case | what happens |
 # |---|---|
-# | plain SGD | the ceiling hardly moves; if half of the workers are slow, it even rises |
+# | plain SGD | the ceiling is about that of waiting; if half of the workers are slow, it is even higher |
 # | momentum 0.5, half of the workers slow | the ceiling does not fall |
 # | small rates | old gradients teach as much as new ones |
-# | each gradient counts 1, not 1/16 | the same rate moves the model 16 times as far |
+# | each gradient counts 1, not 1/16 | read every rate in the picture as a sixteenth |
 #
 # [Lesson 07b](07b_parameter_server.ipynb) finds the ceiling by formula, and says why unequal ages raise it.
 #
@@ -367,8 +369,8 @@ assert statistics.median(of_uneven[1][13.0]) > 0.85
 # ## Throw the late gradient away
 #
 # There is another cure, and it seems to have no price. Train in steps again, but let each step take the first three
-# gradients, and drop the last one. This is training with one **backup worker**. No gradient is old, and nobody waits
-# for the slow worker. We give each mode 1.2 seconds:
+# gradients, and drop what comes later. This is training with one **backup worker**. No gradient is old, and nobody
+# waits for the slow worker. We give each mode 1.2 seconds:
 
 # %%
 MODES = {
@@ -441,8 +443,8 @@ applied = [
 assert 11 < len(applied) / applied.count(4) < 15
 
 # %% [markdown]
-# **This is the experiment to remember.** The model is not bad at 8s and 9s. It does not know that they exist: in five
-# runs it never once gives such an answer. On all other digits it is excellent, and it was trained as fast as before.
+# **This is the experiment to remember.** The model is not just bad at 8s and 9s. It does not know that they exist: in
+# five runs it never says 8 or 9. On all other digits it is excellent, and it was trained as fast as before.
 #
 # **A worker whose gradients are always dropped teaches the model nothing.**
 #
@@ -460,7 +462,7 @@ assert 11 < len(applied) / applied.count(4) < 15
 #
 # </details>
 #
-# **Try it.** Let worker 2 be the slow one. Which digits does the model not know now?
+# **Try it.** Let worker 2 be the slow one. Which digits does the model hardly know now?
 
 # %% tags=["folded"]
 # One way to do it
@@ -479,7 +481,7 @@ print({digit: int((given == digit).sum()) for digit in range(10)})
 # applies its gradient. There is no server, and no all-reduce.
 #
 # How fast does news travel in this way? We give rank 0 the number 16 and all others a 0, and let 16 ranks gossip for
-# two rounds. The mean of the 16 numbers is 1, so if all ranks agreed, each would have 1.
+# two rounds. The 16 numbers keep their sum of 16, so when all ranks agree, each has 1.
 
 # %%
 GRAPHS = {
@@ -503,7 +505,7 @@ gossip_graphs(
     title="Two rounds of gossip",
     subtitle="rank 0, at the top, began with 16; filled: the rank has heard of it",
     notes={
-        name: f"99 % agreed: round {rounds_for(weights, 0.01)}"
+        name: f"99 % agreed by round {rounds_for(weights, 0.01)}"
         for name, weights in GRAPHS.items()
     },
 )
@@ -523,7 +525,7 @@ assert messages == [2, 4, 15]
 # On the ring the news moves one place per round, in both directions. On the exponential graph each rank sends to four
 # others, at distances that double, so that the news is everywhere after four rounds. On the complete graph all ranks
 # agree after one round, but each rank sends 15 messages. The words below a graph say after how many rounds at most 1 %
-# of the disagreement is left.
+# of the disagreement is left, whatever numbers the ranks begin with.
 #
 # Does it matter for training? We take the hard case again, images sorted by digit, so that each rank owns one or two
 # digits. For comparison, one ring gets mixed images.
@@ -546,7 +548,7 @@ shares["ring, mixed"] = GRAPHS["ring"], False
 shares = {name: sixteen.run(train_by_gossip, *how) for name, how in shares.items()}
 compare_costs(
     {
-        name: {"the median rank": 100 * statistics.median(found)}
+        name: {"test images right, on the median rank": 100 * statistics.median(found)}
         for name, found in shares.items()
     },
     title="Test images classified correctly after 60 steps of gossip",
@@ -560,12 +562,12 @@ assert known["ring, sorted"] < 0.5 * known["exponential, sorted"]
 assert known["complete, sorted"] > 0.88 and known["ring, mixed"] > 0.88
 
 # %% [markdown]
-# With sorted images, neighbors on the ring have the same digit or the next one, and the other digits are up to eight
-# places away. When news of them arrives, it is diluted.
+# With sorted images, neighbors on the ring have the same digit or the next one (after 9 comes 0), and the other digits
+# are up to eight places away. When news of them arrives, it is diluted.
 #
-# **In gossip, the graph decides how fast the ranks agree.**
+# **In gossip, the graph and its weights decide how fast the ranks agree.**
 #
-# <details><summary>Where this stops being true</summary>
+# <details><summary>When slow agreement does no harm</summary>
 #
 # | if … | then … |
 # |---|---|
@@ -608,10 +610,10 @@ assert 0.9 < done[8] / done[0] < 1
 assert abs((done[0] - done[8]) / 30e-3 - 8) < 1
 
 # %% [markdown]
-# Rank 1 waits for rank 0, rank 2 waits for rank 1, and so on around the ring. Rank 8 may be eight steps ahead of rank
-# 0, one for each place between them, and never more. A rank that is always slow slows down everybody. Delays
-# that come and go cost less than with an all-reduce, because delays of different ranks can overlap on their way around
-# ([lesson 08](08_decentralized.ipynb)).
+# Rank 1 waits for rank 0, rank 2 waits for rank 1, and so on around the ring. Rank 8 gets a few steps ahead of rank
+# 0, never more than eight, and then it waits, too. So a rank that is always slow slows down everybody. Delays that come
+# and go cost less than with an all-reduce, because delays of ranks far apart can overlap ([lesson
+# 08](08_decentralized.ipynb)).
 #
 # **Try it.** Give each rank of the ring a third neighbor of your choice. After how many rounds does
 # `rounds_for(metropolis_weights(neighbors), 0.01)` say that 99 % of the way is done?
@@ -626,22 +628,22 @@ print(rounds_for(metropolis_weights(neighbors), 0.01), "rounds; the ring needs 8
 # %% [markdown]
 # ## Who does this today?
 #
-# | who | what they do | why |
+# | who | do they wait? | why |
 # |---|---|---|
-# | language models in one data center | wait in every step | GPUs are equal, links fast, and a run can be repeated |
-# | language models across data centers | wait every few hundred steps (DiLoCo, a kind of local SGD) | links are slow |
-# | reinforcement learning of language models | learn from answers of older weights (AReaL) | long answers stop nobody |
-# | recommenders | use servers that keep huge tables (Monolith) | a step touches few rows of a table |
-# | volunteers, sensors, robots | gossip | there is no center |
+# | language models in one data center | in every step | GPUs are equal, links fast, and a run can be repeated |
+# | language models over slow links | every few hundred steps: DiLoCo, a local SGD | links are slow |
+# | reinforcement learning of language models | no: answers are from older weights (AReaL) | answers are long |
+# | some recommenders | no: servers keep huge tables (Monolith) | a step touches few rows of a table |
+# | sensors, robots | for neighbors only: gossip | there is no center |
 #
-# So large language models are pretrained with waiting, as far as is published. People replace a slow machine, or they
-# wait less often. If you do not wait, ask the two questions of this lesson: how old is what I use, and whose data do I
-# lose?
+# So nearly all large language models in use were pretrained with waiting, as far as is published. People replace a slow
+# machine, or they wait less often. If you do not wait, ask the two questions of this lesson: how old is what I use, and
+# whose data do I lose?
 #
 # ## In real frameworks
 #
 # `torch.distributed` has no parameter server, but its `recv` without a source takes a message from anyone and says who
-# sent it, at least with the backend gloo. An asynchronous server needs nothing more:
+# sent it, over gloo and not over NCCL. An asynchronous server needs nothing more:
 
 # %% tags=["folded"]
 # torch's messages on our ranks
@@ -702,11 +704,11 @@ assert torch.equal(theirs, ours)
 #
 # ## In short
 #
-# - A synchronous step takes as long as its slowest worker.
+# - A synchronous step takes at least as long as its slowest worker.
 # - With N asynchronous workers, a gradient is on average at most N − 1 updates old.
 # - With momentum 0.9, old gradients lower the ceiling of the learning rate.
 # - A worker whose gradients are always dropped teaches the model nothing.
-# - In gossip, the graph decides how fast the ranks agree.
+# - In gossip, the graph and its weights decide how fast the ranks agree.
 #
 # ## Now you
 #
