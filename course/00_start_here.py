@@ -554,8 +554,8 @@ print(f'"{sys.executable}" -m distlib.cli doctor')
 # - [10c](10c_cuts_closer.ipynb): forgotten gradients, a cut vocabulary
 # - [11b](11b_price_a_run.ipynb): the price of a run on GPUs that you don't have
 # - [11c](11c_memory_deeper.ipynb): memory, deeper: hybrid shards, checkpoints
-# - [12b](12b_long_and_sparse.ipynb): long sequences and experts
 # - [12c](12c_layouts.ipynb): how far to trust a formula for a layout
+# - [12d](12d_long_and_sparse_closer.ipynb): long sequences and experts, in full
 # - [13](13_tensorflow.ipynb): TensorFlow
 # - [13b](13b_tensorflow_failures.ipynb): when TensorFlow fails
 # - [14](14_jax.ipynb): JAX

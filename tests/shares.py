@@ -45,7 +45,7 @@ SECONDS = {
     "test_slurm.py": 210,
     "13b_tensorflow_failures": 190,
     "14_jax": 180,
-    "12b_long_and_sparse": 180,
+    "12d_long_and_sparse_closer": 180,
     "17_hang_clinic": 170,
     "19_capstone": 170,
     "test_grade_demo.py": 160,

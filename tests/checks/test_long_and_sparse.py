@@ -1,4 +1,4 @@
-"""What the checks of exercise 12b are made of: the attention of one process, and which tokens go where."""
+"""What the checks of exercise 12d are made of: the attention of one process, and which tokens go where."""
 
 from __future__ import annotations
 

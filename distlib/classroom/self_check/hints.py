@@ -38,7 +38,7 @@ class Hints:
     """The hints of one function: in a notebook as HTML, else as text.
 
     Attributes:
-        exercise: its number, such as "02" or "12b".
+        exercise: its number, such as "02" or "12d".
         function: its name.
         texts: from the nudge to the shape of the code.
         shown: the number of the one that is shown as text, from 1.

@@ -1,1 +1,1 @@
-"""Exercise 12b: long sequences and experts."""
+"""Exercise 12d: long sequences and experts."""

@@ -1,4 +1,4 @@
-"""Exercise 12b: attention whose keys and values travel in a ring, and tokens that are sent to their experts."""
+"""Exercise 12d: attention whose keys and values travel in a ring, and tokens that are sent to their experts."""
 
 from __future__ import annotations
 

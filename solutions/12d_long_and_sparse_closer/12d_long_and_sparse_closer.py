@@ -1,11 +1,11 @@
 # %% [markdown]
-# # Exercise 12b, optional: long sequences and experts
+# # Exercise 12d, optional: long sequences and experts
 #
 # You let keys and values travel in a ring, so that no rank needs the whole sequence, and you send tokens to the experts
 # that they were routed to.
 #
 # - **Time:** about 75 minutes.
-# - **Before:** read the lesson [Long sequences and experts](../../course/12b_long_and_sparse.ipynb).
+# - **Before:** read the lesson [Long sequences and experts, closer](../../course/12d_long_and_sparse_closer.ipynb).
 # - **Needs:** nothing but this environment. No GPU.
 #
 # | part | function | visible tests | hidden tests |
@@ -311,15 +311,15 @@ assert len(report) == 11
 # ## Check everything
 #
 # This cell runs the tests on your functions, as they are defined now. It shows what passes and what to do next. It
-# takes some seconds and gives no marks. In a terminal, `distlib check 12b_long_and_sparse` does the same with the saved
-# notebook.
+# takes some seconds and gives no marks. In a terminal, `distlib check 12d_long_and_sparse_closer` does the same with
+# the saved notebook.
 
 # %% tags=["skip-execution"]
 from distlib.classroom import check_exercise
 
-check_exercise("12b_long_and_sparse")
+check_exercise("12d_long_and_sparse_closer")
 
 # %% [markdown] text="hand_in"
 
 # %% tags=["skip-execution"]
-# from distlib.classroom import hand_in; hand_in("12b_long_and_sparse")
+# from distlib.classroom import hand_in; hand_in("12d_long_and_sparse_closer")

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Long sequences and experts
+# # Long sequences and experts, closer
 #
 # **This lesson is optional.** No later lesson needs it. It is about the two things that users of every large trainer
 # ask for next: sequences too long for one rank, and models of which each token uses only a part.
@@ -1161,8 +1161,8 @@ assert all(parts == 0 for parts, *_ in of_60)  # 60 positions are not 8 equal bl
 #
 # ## Now you
 #
-# In [the exercise](../exercises/12b_long_and_sparse/12b_long_and_sparse.ipynb) you let keys and values travel in a
-# ring, with sums that are rescaled, and send tokens to their experts. [The exercise of lesson
+# In [the exercise](../exercises/12d_long_and_sparse_closer/12d_long_and_sparse_closer.ipynb) you let keys and values
+# travel in a ring, with sums that are rescaled, and send tokens to their experts. [The exercise of lesson
 # 10](../exercises/10_tensor_parallel/10_tensor_parallel.ipynb) has attention that is cut by heads, as Ulysses computes
 # it between its all-to-alls.
 #
