@@ -1,13 +1,13 @@
 # %% [markdown]
 # # All-reduce
 #
-# A model of a billion parameters has 4 GB of gradients, and in every training step 64 GPUs need the sum of all their
-# gradients. If one GPU collects the gradients and sends the sum back, over links of 25 GB/s, each step waits for 20
-# seconds. If the GPUs pass pieces around a ring instead, over the same links, each step waits for a third of a second.
+# A model of a billion parameters has 4 GB of gradients in float32, and in every training step 64 GPUs need the sum of
+# all their gradients. If one GPU first collects all gradients and then sends the sum back, over links of 25 GB/s, this
+# takes 20 seconds. If the GPUs pass pieces around a ring instead, over the same links, it takes a third of a second.
 #
 # > After this lesson you will be able to
 # >
-# > - say what an all-reduce does, and why data-parallel training runs one in every step,
+# > - say what an all-reduce does, and why data-parallel training needs one in every step,
 # > - find the bottleneck of an all-reduce by counting bytes,
 # > - follow a ring step by step, and say how many bytes it sends in how many rounds,
 # > - argue that no other route needs fewer bytes, and say when a ring is slow all the same,
@@ -85,14 +85,15 @@ assert panels["all-reduce"] == (([1], [10], [100], [1000]), ([1111],) * 4)
 before_and_after(panels, title="The sum on one rank, and the sum on every rank")
 
 # %% [markdown]
-# **An all-reduce gives every rank the sum of all tensors.**
+# **An all-reduce gives every rank the sum of all tensors.** Other operations are possible, such as the average.
 #
-# Data-parallel training runs an all-reduce in every step. Each rank has a copy of the model and its own part of the
-# batch, and computes a gradient on this part. Before any rank changes a weight, the ranks average their gradients. A
-# gradient has as many numbers as the model has parameters. At the end of this lesson you average real gradients.
+# Plain data-parallel training runs at least one all-reduce in every step. Each rank has a copy of the model and its own
+# part of the batch, and computes a gradient on this part. Before any rank changes a weight, the ranks average their
+# gradients. A gradient has a number for each parameter that is trained. At the end of this lesson you average real
+# gradients.
 #
-# Because training waits for it so often, an all-reduce has to be fast. Two counts show how fast it can be: the bytes
-# that the busiest rank sends, and the messages that have to wait for each other.
+# Because training waits for it so often, an all-reduce has to be fast. Two things can make it slow: the bytes that the
+# busiest rank sends and receives, and the messages that this rank has to wait for.
 #
 # ## Through a master
 #
@@ -173,7 +174,7 @@ who_sends({"each to the next": world.trace}, title="One step of a ring")
 
 # %% [markdown]
 # Now cut each tensor into as many **chunks** as there are ranks. In each step, every rank sends one chunk and receives
-# another chunk, so that no link is idle. The chunks go around twice:
+# another chunk, so that every rank sends all the time. The chunks go around twice:
 #
 # 1. **Reduce-scatter.** Each chunk starts on one rank, and every rank on its way adds its own numbers. The last rank on
 #    the way has the full sum of this chunk.
@@ -183,7 +184,8 @@ who_sends({"each to the next": world.trace}, title="One step of a ring")
 #
 # ### The first phase, with numbers
 #
-# The ranks bring ones, tens, hundreds and thousands as before, now in four chunks of one number each:
+# As before, the place of a digit shows the rank. The digit itself now shows the chunk: chunk 0 has ones, chunk 1 has
+# twos, and so on. Each chunk has a single number.
 #
 # | | chunk 0 | chunk 1 | chunk 2 | chunk 3 |
 # |---|---:|---:|---:|---:|
@@ -232,7 +234,7 @@ print_numbers(first_phase)
 print(guess_2.compare(f"chunk {first_of_rank_2.chunks[0]}"))
 
 # %% [markdown]
-# A chunk starts one rank after the rank on which it ends, so that it visits all ranks. Here is the same run as a
+# Chunk 1 has to end on rank 1, so it starts on rank 2 and visits rank 1 last. Here is the same run as a
 # picture. A cell is a chunk on a rank. It has a small field for each of the four ranks, and a field is filled when the
 # numbers of this rank are in the chunk. Press **Play**, or click into the picture and step with → and ←.
 
@@ -329,9 +331,9 @@ play_chunks(wrong, title="The first phase, twice")
 # %% [markdown]
 # <details><summary>What follows: open it when you have tried</summary>
 #
-# None. From step 4 on, numbers are added that are already in the chunk: "×2" in a field says that the numbers of this
-# rank were added twice. Even the four sums that were full after step 3 are spoiled. There is no error and no deadlock,
-# and the run sends as many messages of the same size as a correct ring. Only the values are wrong.
+# None. From step 4 on, numbers are added that are already in the chunk: "×2", "×3" or "×4" in a field says how often
+# the numbers of this rank were added. Even the four sums that were full after step 3 are spoiled. There is no error and
+# no deadlock, and the run sends as many messages of the same size as a correct ring. Only the values are wrong.
 #
 # </details>
 #
@@ -402,20 +404,21 @@ assert 2 * 999 / 1000 < 2
 #
 # ## Can any algorithm do better?
 #
-# Not in bytes. Here is why, for a single number of the tensor.
+# Not in bytes, on a network that only carries them. Here is why, for a single number of the tensor.
 #
-# Look at the moment when the first rank knows the full sum.
+# Look at the moment when the first rank knows the full sum. Messages arrive one by one; of two at the same moment, take
+# either first.
 #
-# - **Until this moment,** at least $N-1$ messages have arrived: one from each other rank, because its part is in the
-#   sum.
-# - **After this moment,** at least $N-1$ messages still have to arrive: one at each other rank, because it does not
-#   know the sum yet.
+# - **Until this moment,** each of the other $N-1$ ranks has sent a message that has arrived somewhere, because its part
+#   is in the sum.
+# - **After this moment,** a message still has to arrive at each of the other $N-1$ ranks, because they do not know the
+#   sum yet.
 #
-# No message is counted twice, because a message arrives either before this moment or after it. So every number is sent
-# at least $2(N-1)$ times, and the ranks together send at least $2(N-1)\,S$ bytes. One rank at least has to send the
-# average of this total, or more.
+# No message is counted twice, because a message arrives either before this moment or after it. So for every place
+# in the tensor, at least $2(N-1)$ numbers are sent, and the ranks together send at least $2(N-1)\,S$ bytes. Divide this
+# total by $N$ ranks: at least one of them sends this much or more.
 #
-# **Whatever the route, some rank sends at least $2\frac{N-1}{N}S$ bytes.**
+# **On a network that only carries, some rank sends at least $2\frac{N-1}{N}S$ bytes.**
 #
 # A ring meets this bound. An all-reduce through a master sends the same total, byte for byte, but shares it
 # badly:
@@ -510,7 +513,7 @@ assert took["tree"][100_000_000] > 5 * took["ring"][100_000_000]
 
 # %% [markdown]
 # They are equally fast, although the master has so few rounds. Rank 0 receives 63 messages one after the other, and
-# then sends 63, so the master takes 126 steps, too. In each step a whole tensor moves:
+# then sends 63, so the master takes 126 steps, as many as the ring. In each step a whole tensor moves:
 #
 # $$T_\text{master} = 2(N-1)\,\left(\alpha + S\,\beta\right)$$
 #
@@ -526,7 +529,7 @@ assert took["tree"][100_000_000] > 5 * took["ring"][100_000_000]
 #
 # | if … | then … |
 # |---|---|
-# | the master receives from all ranks at once | it waits for two latencies instead of 126 |
+# | the master receives from all at once, and sends to all at once | it waits for two latencies instead of 126 |
 # | the links are not equal | a ring is as slow as its slowest link |
 # | the ranks share one computer, and there are no links | the ring gains little, or loses |
 #
@@ -560,6 +563,9 @@ for rank, sums in enumerate(world.run(try_it)):
     print(f"rank {rank}: {sums}")
     assert sums == [1111, 2222, 3333, 4444]
 
+# %% [markdown]
+# Take a minute before you answer: how many rounds does the function need, and how many bytes does a rank send?
+
 # %%
 guess_5 = predict(
     "The sums are right on every rank. Is it a ring all-reduce?",
@@ -572,8 +578,7 @@ guess_5 = predict(
 )
 
 # %% [markdown]
-# Take a minute before you go on: how many rounds does the function need, and how many bytes does a rank send? Then ask
-# the check of your exercise, which reads the messages as well as the sums.
+# Ask the check of your exercise, which reads the messages as well as the sums.
 
 # %%
 from distlib.exercises.all_reduce.checks import check_ring_all_reduce
@@ -610,20 +615,22 @@ assert (first != second).any() and torch.allclose(first, second, atol=1e-5)
 assert torch.equal(right, also_right)
 
 # %% [markdown]
-# The arrows are those of a ring, but each arrow is four times as thick, because every message is a whole tensor. Each
+# The arrows are those of a ring, but each is four times as thick: there are half as many messages, and each of them is
+# eight times as large, a whole tensor. Each
 # rank sends $(N-1)\,S$ bytes, as the master does.
 #
 # **A "ring" of whole tensors gets the sums right, and sends N/2 times as much.**
 #
-# There is a second fault, but whole numbers hide it. Each rank adds the tensors in its own order, so that three or more
-# ranks can get sums that differ in the last bits. In a ring of chunks all ranks get the same bits, because each of them
-# has a copy of the same full sum.
+# There is a second fault, but small whole numbers hide it. Each rank adds the tensors in its own order, so that three
+# or more ranks can get sums that differ in the last bits. In a ring of chunks all ranks get the same bits, because each
+# of them has a copy of the same full sum.
 #
 # This is not made up. PyTorch's tutorial on distributed applications shows such a ring under "Our Own Ring-Allreduce",
 # and leaves the chunks as an exercise. Until 2020 not even its sums were right ([issue
 # 31572](https://github.com/pytorch/pytorch/issues/31572)). ARENA, a well-known course, published a reference solution
 # that sends the whole tensor $2(N-1)$ times ([pull request
-# 407](https://github.com/callummcdougall/ARENA_3.0/pull/407)). A test of the sums cannot see the difference.
+# 407](https://github.com/callummcdougall/ARENA_3.0/pull/407)). A test of the sums that allows for rounding cannot see
+# the difference.
 #
 # **Try it.** Try to fool the check with an all-reduce that gets the sums right in another wrong way. For example,
 # change this copy of the function so that every rank sends its tensor directly to every other rank. What does the check
@@ -739,14 +746,14 @@ assert not torch.allclose(mean_of_parts, whole_batch, atol=1e-3)
 
 # %% [markdown]
 # The average of the four gradients is the gradient of the whole batch, up to rounding. After the all-reduce, our ranks
-# agree to the last bit, so that no rank's model drifts away from the others.
+# agree to the last bit, so that weights that start equal stay equal.
 #
 # <details><summary>Where the average is another gradient</summary>
 #
 # | if … | then … |
 # |---|---|
 # | the ranks have unequally many images | the mean of the means is not the mean ([lesson 06](06_large_batches.ipynb)) |
-# | the loss weights the classes | each rank divides by the weights of its own images |
+# | the loss weights classes, or leaves out padding | each rank divides by the weights of its own images or tokens |
 # | a layer mixes the images of a batch, as batch norm does | each rank mixes its own images only |
 #
 # </details>
@@ -759,7 +766,7 @@ assert not torch.allclose(mean_of_parts, whole_batch, atol=1e-3)
 #   chooses](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-algo) by the size of the tensor and
 #   by how the machines are connected. [Its
 #   benchmarks](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md) contain the factor of this lesson:
-#   the "bus bandwidth" of an all-reduce is $S/T$ times $2(N-1)/N$.
+#   the "bus bandwidth" of an all-reduce is $S$ divided by the measured time, times $2(N-1)/N$.
 # - **DistributedDataParallel** calls it for you while the backward pass is still running. In lesson 05 you build that.
 
 # %%
@@ -770,7 +777,7 @@ world.close()
 #
 # - The master sends as much as all other ranks together.
 # - In a ring, no rank sends more than two tensors, however many ranks there are.
-# - Whatever the route, some rank sends at least $2\frac{N-1}{N}S$ bytes.
+# - On a network that only carries, some rank sends at least $2\frac{N-1}{N}S$ bytes.
 # - A ring waits for $2(N-1)$ latencies, however small the tensor is.
 # - A "ring" of whole tensors gets the sums right, and sends N/2 times as much.
 #
