@@ -1078,11 +1078,12 @@ assert counted["whole layer"] == (2, 2)
 # ## Now you
 #
 # In [the exercise](../exercises/10_tensor_parallel/10_tensor_parallel.ipynb) you write the column-parallel and the
-# row-parallel layer, attention over several ranks, and the loss over a cut vocabulary.
+# row-parallel layer, and cut a transformer with PyTorch's own.
 #
-# Two side roads go on from here. [Lesson 10c](10c_cuts_closer.ipynb) computes this loss, and finds a training in which
-# the model with the forgotten all-reduce is the better one. [Lesson 10b](10b_whole_transformer.ipynb) puts a whole
-# language model on the ranks, and compares its memory and the other strategies.
+# Two side roads go on from here. [Lesson 10c](10c_cuts_closer.ipynb) computes the loss over a cut vocabulary, and finds
+# a training in which the model with the forgotten all-reduce is the better one. In its exercise you write this loss,
+# and attention over several ranks. [Lesson 10b](10b_whole_transformer.ipynb) puts a whole language model on the ranks,
+# and compares its memory and the other strategies.
 #
 # ## Further reading
 #

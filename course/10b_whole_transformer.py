@@ -1171,8 +1171,8 @@ assert partial == ["norm1.weight", "norm1.bias", "norm2.weight", "norm2.bias"]
 #
 # ## Now you
 #
-# [The exercise of lesson 10](../exercises/10_tensor_parallel/10_tensor_parallel.ipynb) needs nothing of this lesson.
-# But its attention and its loss are those of the model above.
+# [The exercise of lesson 10c](../exercises/10c_cuts_closer/10c_cuts_closer.ipynb) needs nothing of this lesson. But its
+# attention and its loss are those of the model above.
 #
 # ## Further reading
 #

@@ -3,8 +3,7 @@
 #
 # **This lesson is optional.** It goes on where [Tensor parallelism](10_tensor_parallel.ipynb) ends. There, somebody
 # forgot an all-reduce, and the loss fell all the same. Here you search for a loss that tells. Then you compute the loss
-# over a large vocabulary, which part 4 of the exercise needs, and see which messages recomputation adds, and which can
-# hide behind computing.
+# over a large vocabulary, and see which messages recomputation adds, and which can hide behind computing.
 #
 # After this lesson you will be able to
 #
@@ -954,6 +953,11 @@ assert all_reduces(two.trace) == 2 and twice_counted == [2, 2]
 # - Cutting matmuls into pieces hides forward messages, too. We did not.
 #
 # </details>
+#
+# ## Now you
+#
+# In [the exercise](../exercises/10c_cuts_closer/10c_cuts_closer.ipynb) you write attention whose heads are cut, and the
+# loss over a cut vocabulary.
 #
 # ## Further reading
 #

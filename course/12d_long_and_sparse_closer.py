@@ -1163,7 +1163,7 @@ assert all(parts == 0 for parts, *_ in of_60)  # 60 positions are not 8 equal bl
 #
 # In [the exercise](../exercises/12d_long_and_sparse_closer/12d_long_and_sparse_closer.ipynb) you let keys and values
 # travel in a ring, with sums that are rescaled, and send tokens to their experts. [The exercise of lesson
-# 10](../exercises/10_tensor_parallel/10_tensor_parallel.ipynb) has attention that is cut by heads, as Ulysses computes
+# 10c](../exercises/10c_cuts_closer/10c_cuts_closer.ipynb) has attention that is cut by heads, as Ulysses computes
 # it between its all-to-alls.
 #
 # ## Further reading

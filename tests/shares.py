@@ -51,9 +51,9 @@ SECONDS = {
     "test_grade_demo.py": 160,
     "test_doctor.py": 150,
     "test_class_share.py": 130,
-    "10_tensor_parallel": 130,
     "test_commands.py": 120,
     "12c_layouts": 100,
+    "10_tensor_parallel": 90,
     "12_hybrid": 80,
 }
 OTHERS_SECONDS = 40
