@@ -909,7 +909,8 @@ print(score_card(tried))
 # the loop that runs one stage with send and receive. The tests look at what your ranks keep, and when.
 #
 # [Lesson 09b](09b_faster_pipelines.ipynb) is a side road: slow links, recomputation, bubbles that nearly vanish,
-# pipelines that never drain, stages that cost the same, and PyTorch's other schedules.
+# pipelines that never drain, stages that cost the same, and PyTorch's other schedules. Its exercise is a step by
+# PyTorch's own pipeline.
 #
 # ## Further reading
 #

@@ -1127,6 +1127,11 @@ assert orders["ScheduleZBVZeroBubble"] == ours
 #
 # </details>
 #
+# ## Now you
+#
+# In [the exercise](../exercises/09b_faster_pipelines/09b_faster_pipelines.ipynb) you take a batch through PyTorch's own
+# pipeline.
+#
 # ## Further reading
 #
 # - D. Narayanan et al., [PipeDream](https://doi.org/10.1145/3341301.3359646), SOSP 2019. 1F1B, in the form that never

@@ -111,7 +111,7 @@ def test_two_functions_of_one_name_are_told_apart(capsys: pytest.CaptureFixture[
     [
         ("shfit", "There is no hint for 'shfit'. Did you mean shift or shard_input?"),
         ("18_gpus", "There is no hint for '18_gpus'. Graded functions of the exercises have hints."),
-        ("09", "Those of exercise 09 are gpipe, one_forward_one_backward, run_stage, pipeline_step."),
+        ("09", "Those of exercise 09 are gpipe, one_forward_one_backward, run_stage."),
         ("06b_how_large", "Those of exercise 06b_how_large are warmup_learning_rate, local_sgd_round."),
     ],
 )
