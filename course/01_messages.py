@@ -718,9 +718,9 @@ print("torch.distributed and ours agree.")
 
 
 # %% [markdown]
-# <details><summary>How torch, our library and the exercise hand over a result</summary>
+# <details><summary>How torch, our library and the exercises hand over a result</summary>
 #
-# | pattern | in torch.distributed | in the library | in the exercise |
+# | pattern | in torch.distributed | in the library | in exercises 01 and 01b |
 # |---|---|---|---|
 # | broadcast | `dist.broadcast(tensor, src)`, in place | in place | in place |
 # | reduce | `dist.reduce(tensor, dst)`, in place | in place | in place |
@@ -759,7 +759,8 @@ world.close()
 # and broadcast and reduce by a tree. After that comes [All-reduce](02_all_reduce.ipynb): a reduce whose result every
 # rank gets.
 #
-# [Lesson 01b](01b_messages_closer.ipynb) is a side road: tags, 64 ranks, and sends that do not wait.
+# [Lesson 01b](01b_messages_closer.ipynb) is a side road: tags, 64 ranks, and sends that do not wait. In [its
+# exercise](../exercises/01b_messages_closer/01b_messages_closer.ipynb) you write scatter and gather.
 #
 # ## Further reading
 #

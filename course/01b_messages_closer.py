@@ -254,7 +254,7 @@ for kind in (world, slow):
 
 # %% [markdown]
 # All four are in the circle, in the real world and in the simulated one. Repairing this one, in one round, is the first
-# part of the exercise.
+# part of exercise 01.
 #
 # ## Tags, and receiving from any rank
 #
@@ -457,7 +457,7 @@ print(guess_3.compare(f"{faster}, and rank 0 sends {bytes_sent}"))
 # here, it never takes longer. With `isend` the latencies of the direct way overlap, and then the direct way is the
 # faster one: 2 s. MPICH, a widely used MPI library, scatters by a tree at every size, by default
 # ([scatter_intra_binomial.c](https://github.com/pmodels/mpich/blob/main/src/mpi/coll/scatter/scatter_intra_binomial.c)).
-# Here, and in the exercise, we scatter directly. A **gather** is the same backwards.
+# Here, and in the exercise of this lesson, we scatter directly. A **gather** is the same backwards.
 #
 # So a tree helps most where everybody gets the *same*.
 
@@ -541,7 +541,7 @@ print(guess_4.compare("both the same" if two == library else faster))
 # The flat broadcast has one round, and the chain has 63. Both take 63 steps, and the same time. The trees have 6
 # rounds each. With two children per rank it takes 10 steps: rank 0 is done after two of them, and could have gone on
 # helping. In the library's tree every rank that has the tensor goes on sending to the end. That takes 6 steps, and
-# fewer are not possible. In the exercise you write such a tree yourself.
+# fewer are not possible. In exercise 01 you write such a tree yourself.
 #
 # Look at both numbers. Few rounds do not help a rank that has 63 messages to send. And few messages per rank do not
 # help if each has to wait for the one before.
@@ -734,6 +734,10 @@ world.close()
 # - A receiver that asks for a tag skips what was sent before, and may wait forever.
 # - Few rounds do not help a rank that has all messages to send.
 # - Where sends are buffered, small messages hide a deadlock that large ones show.
+#
+# ## Now you
+#
+# In [the exercise](../exercises/01b_messages_closer/01b_messages_closer.ipynb) you write scatter and gather.
 #
 # ## Further reading
 #

@@ -1,64 +1,44 @@
 # %% [markdown]
 # # Exercise 01: messages
 #
-# You write five functions. Each moves tensors between ranks in a pattern with a name, and every framework has it.
+# You write three functions. Each moves tensors between ranks in a pattern with a name, and every framework has it.
 #
-# - **Time:** about 75 minutes.
+# - **Time:** about 50 minutes.
 # - **Before:** read the lesson [Messages](../../course/01_messages.ipynb).
 # - **Needs:** nothing but this environment. No GPU.
 #
 # | part | function | visible tests | hidden tests |
 # |---|---|---:|---:|
 # | 1 | `shift` | 2 | 2 |
-# | 2 | `scatter` | 2 | 2 |
-# | 3 | `gather` | 2 | 2 |
-# | 4 | `broadcast` | 3 | 3 |
-# | 5 | `reduce` | 3 | 3 |
+# | 2 | `broadcast` | 3 | 3 |
+# | 3 | `reduce` | 3 | 3 |
 #
-# That makes 24 points. Each part is graded by itself.
+# That makes 16 points. Each part is graded by itself.
 
 # %% [markdown]
 # ## How to work
 #
-# `comm` is how this rank talks to the others. `tensor` is what this rank has. All ranks call your function at the same
-# time, each with a tensor of its own. In four of the functions one rank is special: the `root`. All ranks are given the
-# same `root`, and it can be any rank.
-#
-# **What `comm` has:**
+# All ranks call your function at the same time, each with a `tensor` of its own. `comm` is how a rank talks to the
+# others:
 #
 # | | |
 # |---|---|
 # | `comm.rank`, `comm.world_size` | which rank this is, and how many there are |
 # | `comm.send(tensor, dst)` | send a tensor to rank `dst`; returns when that rank has taken it |
-# | `comm.recv(tensor, src)` | wait for a message from `src` (`None`: anyone), write it into `tensor`; returns `src` |
+# | `comm.recv(tensor, src)` | wait for a message from rank `src`, and write it into `tensor` |
 # | `comm.exchange(outgoing, dst, incoming, src)` | send and receive at the same time |
-# | `comm.isend`, `comm.irecv`, `comm.barrier`, `comm.split` | allowed too, but you can do without |
 #
-# **Three of the functions work in place:** `shift`, `broadcast` and `reduce` write the result into `tensor` and return
-# nothing. `tensor += x` and `tensor.copy_(x)` write into the tensor. `tensor = x` only rebinds the name, and the caller
-# never sees it. `tensor.data = x` won't do either: it moves the tensor to other memory, and what else uses the old
-# memory never sees the result. `scatter` and `gather` return a result.
+# **The functions work in place.** They write the result into `tensor` and return nothing. `tensor += x` and
+# `tensor.copy_(x)` write into the tensor; `tensor = x` only rebinds the name, and the caller never sees it. Both work
+# with any shape, as `torch.empty_like(tensor)` does; `tensor[:]` fails for a single number.
 #
-# **A tensor can have any shape:** one dimension, three, or none at all, like `torch.tensor(5.0)`.
-# `torch.empty_like(tensor)`, `tensor.copy_(x)` and `tensor.reshape(-1)` work with all of them, `tensor[:]` does not. A
-# tensor can also be empty. A message without elements may be sent or left out.
-#
-# **`isend` and `irecv` return a handle at once.** Call `wait()` on it before you read or change the tensor, and before
-# your function returns.
-#
-# **Tests look at the messages, too.** They count what each rank sends. Right values with the wrong messages get no
-# marks.
-#
-# **Run a test as often as you like.** When it fails, it stops at the smallest case that goes wrong and says what it
-# saw; one rank alone comes last. The hidden tests run the same checks on other cases: other numbers of ranks and
-# elements, other roots, shapes and dtypes, and tensors whose memory is not contiguous. Some cases run on real ranks,
-# and most on simulated ones: that takes less time, and there can be more ranks.
+# **Tests look at the messages, too.** Right values with the wrong messages get no marks. A test stops at the smallest
+# case that goes wrong. Hidden tests run the same checks on other cases.
 
 # %% readonly="setup"
 import torch
 
 from distlib import Communicator, World
-from distlib.draw import timeline
 
 three = World(3)  # three ranks to try things on
 four = World(4)
@@ -177,265 +157,11 @@ assert len(check_shift(shift, world_sizes=(3,), seed=13, **scalar, **once)) == 2
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. A part for everyone: `scatter`
+# ## 2. One to all, by a tree: `broadcast`
 #
-# The root has a tensor and cuts it into as many chunks as there are ranks. It sends each other rank **one chunk**: rank
-# r gets chunk r. Every rank, the root too, returns its chunk.
-#
-# With 3 ranks, 4 elements and root 0:
-#
-# | | rank 0 (root) | rank 1 | rank 2 |
-# |---|---|---|---|
-# | its tensor | `[1, 2, 3, 4]` | `[0, 0, 0, 0]` | `[0, 0, 0, 0]` |
-# | it sends | `[3]` to rank 1, `[4]` to rank 2 | nothing | nothing |
-# | it returns | `[1, 2]` | `[3]` | `[4]` |
-#
-# The tensors of the other ranks have the same shape and dtype as the root's. Their contents do not matter. They are
-# there so that a rank knows how long its chunk will be. No rank's tensor may be changed.
-#
-# `torch.tensor_split` cuts a flat tensor into chunks. When the length does not divide, the first chunks are one longer:
-
-# %%
-flat = torch.arange(10).reshape(-1)  # reshape(-1) makes any tensor flat
-chunks = torch.tensor_split(flat, 4)
-print([chunk.tolist() for chunk in chunks])
-assert [len(chunk) for chunk in chunks] == [3, 3, 2, 2]
-
-
-# %% solution="scatter"
-def scatter(comm: Communicator, tensor: torch.Tensor, root: int = 0) -> torch.Tensor:
-    """Cut the root's tensor into chunks and send each rank its own. Rank r returns chunk r.
-
-    The root sends each other rank its chunk directly.
-
-    Args:
-        comm: the communicator of this rank.
-        tensor: any shape and dtype, the same on every rank. Only the root's values count. Not
-            changed.
-        root: the rank whose tensor is cut.
-
-    Returns:
-        Chunk comm.rank of torch.tensor_split(flat, comm.world_size), where flat is the root's
-        flattened tensor: one dimension, the dtype of the tensor.
-
-    Cost for N ranks and a tensor of S bytes:
-        1 round; the root sends N - 1 messages, each one chunk of about S / N bytes. The others
-        send nothing.
-    """
-    ### BEGIN SOLUTION
-    chunks = torch.tensor_split(tensor.reshape(-1), comm.world_size)
-    if comm.rank != root:
-        mine = torch.empty_like(chunks[comm.rank])
-        comm.recv(mine, src=root)
-        return mine
-    for dst in range(comm.world_size):
-        if dst != root:
-            comm.send(chunks[dst], dst)
-    return chunks[root]
-    ### END SOLUTION
-
-
-# %% [markdown]
-# **Try it** on the numbers of the table.
-
-
-# %%
-def try_scatter(comm: Communicator, root: int) -> list[float]:
-    tensor = torch.tensor([1.0, 2.0, 3.0, 4.0]) if comm.rank == root else torch.zeros(4)
-    return scatter(comm, tensor, root).tolist()
-
-
-for rank, values in enumerate(three.run(try_scatter, 0, timeout=5)):
-    print(f"rank {rank} returns {values}")
-timeline(three.trace)
-
-# %% [markdown]
-# **Visible test: 2 points.** Here `messages` is given for root 0. With another root, that root sends them.
-
-# %% test="scatter_visible" points=2
-from distlib.exercises.messages.checks import check_scatter
-
-report = check_scatter(
-    scatter,
-    world_sizes=(1, 2, 3, 4),
-    lengths=(12, 10),
-    roots=(0, 1),
-    messages=lambda n: [n - 1] + [0] * (n - 1),
-    rounds=lambda n: 1,
-)
-# three chunks of 3 float32: 3 * 12 bytes
-assert report.trace(world_size=4, length=12).bytes_sent == [36, 0, 0, 0]
-print(report)
-
-# %% [markdown]
-# **Hidden test: 2 points.** Up to 9 ranks, fewer elements than ranks, other roots, shapes and dtypes, tensors that are
-# not contiguous.
-
-# %% test="scatter_hidden" points=2
-# The hidden tests of scatter stand here when your work is graded.
-### BEGIN HIDDEN TESTS
-### What this tests: other roots, chunks of unequal length, fewer elements than ranks, other dtypes and memory layouts.
-import torch
-
-from distlib.exercises.messages.checks import check_scatter
-
-star = dict(messages=lambda n: [n - 1] + [0] * (n - 1), rounds=lambda n: 1)
-report = check_scatter(
-    scatter,
-    world_sizes=(1, 2, 3, 4, 5, 9),
-    lengths=(13, 3, 0),
-    roots=(0, 2, 4),
-    seed=21,
-    **star,
-)
-assert len(report) == 36
-# chunks of 3, 3, 3, 2 and 2 elements; the root, rank 0 here, sends all but its own
-assert report.trace(world_size=5, length=13).bytes_sent == [40, 0, 0, 0, 0]
-assert report.trace(world_size=5, length=13).messages_received == [0, 1, 1, 1, 1]
-
-report = check_scatter(
-    scatter,
-    world_sizes=(3,),
-    lengths=(20,),
-    roots=(1,),
-    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16, torch.bool),
-    layouts=("matrix", "block", "transposed", "strided"),
-    seed=22,
-    **star,
-)
-assert len(report) == 20
-# chunks of 7, 7 and 6
-assert report.trace(world_size=3, length=20, dtype=torch.float64).bytes_sent == [0, 104, 0]
-
-scalar = dict(lengths=(1,), layouts=("scalar",), dtypes=(torch.float32, torch.bool))
-assert len(check_scatter(scatter, world_sizes=(3,), roots=(1,), seed=23, **scalar, **star)) == 2
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 3. Everything to one: `gather`
-#
-# Every other rank sends its tensor to the root. The root returns a list of all tensors, **in order of rank**: its own
-# is at index `root`. The others return `None`.
-#
-# With 3 ranks, 2 elements and root 1:
-#
-# | | rank 0 | rank 1 (root) | rank 2 |
-# |---|---|---|---|
-# | its tensor | `[1, 2]` | `[10, 20]` | `[100, 200]` |
-# | it sends | its tensor to rank 1 | nothing | its tensor to rank 1 |
-# | it returns | `None` | `[1, 2]`, `[10, 20]`, `[100, 200]` | `None` |
-#
-# Each tensor of the list needs memory of its own. If you receive everything into the same buffer, the list has the same
-# values several times.
-
-
-# %% solution="gather"
-def gather(
-    comm: Communicator, tensor: torch.Tensor, root: int = 0
-) -> list[torch.Tensor] | None:
-    """Collect the tensors of all ranks on the root.
-
-    Every other rank sends its tensor to the root directly.
-
-    Args:
-        comm: the communicator of this rank.
-        tensor: any shape and dtype, the same on every rank. Not changed.
-        root: the rank that collects.
-
-    Returns:
-        On the root a list: entry r is the tensor of rank r, with its shape and dtype. On every
-        other rank None.
-
-    Cost for N ranks and a tensor of S bytes:
-        1 round; every rank but the root sends 1 message of S bytes. The root sends nothing.
-    """
-    ### BEGIN SOLUTION
-    if comm.rank != root:
-        comm.send(tensor, dst=root)
-        return None
-    gathered = [torch.empty_like(tensor) for _ in range(comm.world_size)]
-    gathered[root] = tensor
-    for src in range(comm.world_size):
-        if src != root:
-            comm.recv(gathered[src], src)
-    return gathered
-    ### END SOLUTION
-
-
-# %% [markdown]
-# **Try it** on the numbers of the table.
-
-
-# %%
-def try_gather(comm: Communicator, root: int) -> list[list[float]] | None:
-    tensors = gather(comm, torch.tensor([1.0, 2.0]) * 10**comm.rank, root)
-    return None if tensors is None else [tensor.tolist() for tensor in tensors]
-
-
-for rank, values in enumerate(three.run(try_gather, 1, timeout=5)):
-    print(f"rank {rank} returns {values}")
-timeline(three.trace)
-
-# %% [markdown]
-# **Visible test: 2 points.**
-
-# %% test="gather_visible" points=2
-from distlib.exercises.messages.checks import check_gather
-
-report = check_gather(
-    gather,
-    world_sizes=(1, 2, 3, 4),
-    lengths=(6,),
-    roots=(0, 1),
-    messages=lambda n: [0] + [1] * (n - 1),
-    rounds=lambda n: 1,
-)
-# 6 float32 are 24 bytes
-assert report.trace(world_size=4, length=6).bytes_sent == [0, 24, 24, 24]
-print(report)
-
-# %% [markdown]
-# **Hidden test: 2 points.** Up to 9 ranks, other roots, 1 element and none, other shapes and dtypes, tensors that are
-# not contiguous.
-
-# %% test="gather_hidden" points=2
-# The hidden tests of gather stand here when your work is graded.
-### BEGIN HIDDEN TESTS
-### What this tests: other roots, more ranks, short and empty tensors, other dtypes and layouts.
-import torch
-
-from distlib.exercises.messages.checks import check_gather
-
-star = dict(messages=lambda n: [0] + [1] * (n - 1), rounds=lambda n: 1)
-report = check_gather(
-    gather, world_sizes=(1, 2, 3, 4, 5, 9), lengths=(7, 1, 0), roots=(0, 2, 4), seed=31, **star
-)
-assert len(report) == 36
-assert report.trace(world_size=5, length=7).bytes_sent == [0, 28, 28, 28, 28]
-assert report.trace(world_size=5, length=7).messages_received == [4, 0, 0, 0, 0]
-
-report = check_gather(
-    gather,
-    world_sizes=(3,),
-    lengths=(12,),
-    roots=(1,),
-    dtypes=(torch.float32, torch.float64, torch.int64, torch.bfloat16, torch.bool),
-    layouts=("matrix", "block", "transposed", "strided"),
-    seed=32,
-    **star,
-)
-assert len(report) == 20
-assert report.trace(world_size=3, length=12, dtype=torch.float64).bytes_sent == [96, 0, 96]
-
-scalar = dict(lengths=(1,), layouts=("scalar",), dtypes=(torch.float32, torch.bool))
-assert len(check_gather(gather, world_sizes=(3,), roots=(1,), seed=33, **scalar, **star)) == 2
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 4. One to all, by a tree: `broadcast`
-#
-# Every rank gets the root's tensor. The root could send it to each of the others. But then it sends N − 1 messages, one
-# after the other, while all others wait.
+# One rank is special, the `root`. All ranks are given the same `root`, and it can be any rank. Every rank gets the
+# root's tensor. The root could send it to each of the others. But then it sends N − 1 messages, one after the other,
+# while all others wait.
 #
 # Every rank that has the tensor can help. Count **steps**: in one step a rank sends at most one message and receives at
 # most one. Then the number of ranks that have the tensor can double in every step, and after ⌈log₂ N⌉ steps all have
@@ -573,7 +299,7 @@ assert (
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5. All to one, added up by a tree: `reduce`
+# ## 3. All to one, added up by a tree: `reduce`
 #
 # The root ends up with the sum of all tensors. It could take in every tensor itself, one after the other. Again that is
 # N − 1 messages for one rank.
@@ -702,10 +428,10 @@ assert len(check_reduce(reduce, world_sizes=(3,), roots=(1,), seed=54, **scalar,
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 6. Real work: the mean of 999 images on three ranks
+# ## 4. Real work: the mean of 999 images on three ranks
 #
-# This part gives no marks. Rank 0 has scikit-learn's digits, images of 8 × 8 pixels. Your `scatter` hands every rank
-# its share, each rank adds up its images, and your `reduce` adds up the sums. The result must be the mean image.
+# This part gives no marks. Each of three ranks takes a third of scikit-learn's digits, images of 8 × 8 pixels, and adds
+# them up. Your `reduce` adds up the sums on rank 0, and your `broadcast` hands the mean image to everybody.
 
 # %%
 from sklearn.datasets import load_digits
@@ -715,17 +441,18 @@ images = torch.tensor(load_digits().data[:999], dtype=torch.float64)
 
 
 def mean_image(comm: Communicator, images: torch.Tensor) -> torch.Tensor:
-    mine = scatter(comm, images if comm.rank == 0 else torch.zeros_like(images)).reshape(-1, 64)
-    total = mine.sum(dim=0)
+    total = images.tensor_split(comm.world_size)[comm.rank].sum(dim=0)
     reduce(comm, total)
-    return total / len(images)
+    mean = total / len(images)  # of all images on rank 0
+    broadcast(comm, mean)
+    return mean
 
 
-result = three.run(mean_image, images, timeout=20)[0]
-assert torch.equal(result, images.mean(dim=0)), (
-    "not the mean image: do scatter and reduce pass their tests?"
+results = three.run(mean_image, images, timeout=20)
+assert all(torch.equal(mean, images.mean(dim=0)) for mean in results), (
+    "not the mean image: do broadcast and reduce pass their tests?"
 )
-print(f"rank 0 holds the mean of {len(images)} images; three.trace: {three.trace!r}")
+print(f"all ranks hold the mean of {len(images)} images; three.trace: {three.trace!r}")
 
 # %% [markdown]
 # ## Check everything

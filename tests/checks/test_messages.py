@@ -1,4 +1,4 @@
-"""The checks of shift, broadcast, scatter, gather and reduce: steps of trees, odd options, the exercise's tables."""
+"""The checks of shift, broadcast, scatter, gather and reduce: steps of trees, odd options, the exercises' tables."""
 
 from __future__ import annotations
 
@@ -147,9 +147,9 @@ def test_writing_next_to_the_tensor_is_seen() -> None:
 # ── the exercise's text ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def table_rows(root: Path, heading: str) -> list[list[str]]:
+def table_rows(root: Path, heading: str, exercise: str = "01_messages") -> list[list[str]]:
     """The rows of the table below a heading of the exercise, without the first column."""
-    notebook = jupytext.read(root / "solutions" / "01_messages" / "01_messages.py")
+    notebook = jupytext.read(root / "solutions" / exercise / f"{exercise}.py")
     (text,) = [cell.source for cell in notebook.cells if cell.source.startswith(heading)]
     lines = [line for line in text.replace("`", "").splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")][1:] for line in lines[2:]]
@@ -162,14 +162,14 @@ def test_the_table_of_the_shift(root: Path) -> None:
 
 def test_the_table_of_the_scatter(root: Path) -> None:
     chunks = [chunk.tolist() for chunk in torch.tensor_split(torch.tensor([1, 2, 3, 4]), 3)]
-    rows = table_rows(root, "## 2.")
+    rows = table_rows(root, "## 1.", "01b_messages_closer")
     assert rows[0] == ["[1, 2, 3, 4]", "[0, 0, 0, 0]", "[0, 0, 0, 0]"]
     assert rows[1] == [f"{chunks[1]} to rank 1, {chunks[2]} to rank 2", "nothing", "nothing"]
     assert rows[2] == [str(chunk) for chunk in chunks]
 
 
 def test_the_table_of_the_reduce(root: Path) -> None:
-    held, rows = [1, 10, 100, 1000], table_rows(root, "## 5.")
+    held, rows = [1, 10, 100, 1000], table_rows(root, "## 3.")
     assert rows[0] == ["", *map(str, held)]
     for row in rows[1:]:
         for pair in row[0].split(", "):

@@ -148,13 +148,16 @@ def test_a_heading_begins_the_hints_of_the_next_exercise(tmp_path: Path) -> None
 
 
 def test_a_check_that_does_not_pass_names_the_way_to_the_hints() -> None:
-    rows = [FunctionRow("shift", Result(PASSES), Result(PASSES)), FunctionRow("gather", Result(FAILS), Result(WAITS))]
-    assert Results("01_messages", "", rows, []).notes == [
-        "Stuck? Three hints can be opened below the cell of gather.",
-        "In a terminal: distlib hint gather",
+    rows = [
+        FunctionRow("shift", Result(PASSES), Result(PASSES)),
+        FunctionRow("broadcast", Result(FAILS), Result(WAITS)),
     ]
-    not_written = FunctionRow("scatter", Result(NOT_WRITTEN), Result(WAITS))
-    assert Results("01_messages", "", [not_written, *rows], []).notes[1] == "In a terminal: distlib hint gather"
-    assert Results("01_messages", "", [not_written], []).notes[1] == "In a terminal: distlib hint scatter"
+    assert Results("01_messages", "", rows, []).notes == [
+        "Stuck? Three hints can be opened below the cell of broadcast.",
+        "In a terminal: distlib hint broadcast",
+    ]
+    not_written = FunctionRow("reduce", Result(NOT_WRITTEN), Result(WAITS))
+    assert Results("01_messages", "", [not_written, *rows], []).notes[1] == "In a terminal: distlib hint broadcast"
+    assert Results("01_messages", "", [not_written], []).notes[1] == "In a terminal: distlib hint reduce"
     assert Results("01_messages", "", rows[:1], []).notes == []
     assert Results("90_of_a_teacher", "", rows, []).notes == []

@@ -1,4 +1,4 @@
-"""Exercise 01: shift, scatter, gather, broadcast and reduce. What every rank must end with, and every message."""
+"""Exercises 01 and 01b: shift, scatter, gather, broadcast, reduce. What every rank must end with, and every message."""
 
 from __future__ import annotations
 
