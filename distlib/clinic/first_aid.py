@@ -26,7 +26,7 @@ FIRST_AID = {
                 "weights of ranks differ": "ReplicaCheck: which parameter, which rank?",
                 "samples come twice": "check_samples: which ones, on which ranks?",
                 "a sum is absurd": "DETAIL compares the dtypes",
-                "none of these": "one process, the whole batch: is its loss the same?",
+                "none of these": "one process, the whole batch: is its gradient the same?",
             }
         },
     }

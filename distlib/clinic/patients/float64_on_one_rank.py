@@ -1,4 +1,4 @@
-"""Dies: "8 vs 4". But both ranks have a tensor of four numbers, I have printed the shapes."""
+"""Dies: "8 vs 4". But both ranks have a tensor of one number, I have printed the shapes."""
 
 import numpy as np
 import torch
