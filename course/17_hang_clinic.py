@@ -226,8 +226,7 @@ assert flight.endings[2].seen[2].startswith("call 3: gloo:barrier")
 assert all("NOT OVER" in ending.seen[2] for ending in flight.endings)
 
 # %% [markdown]
-# Two calls are over on all ranks. The third is a barrier on rank 2 and an all-reduce on the others, which is the whole
-# diagnosis.
+# The third call is a barrier on rank 2 and an all-reduce on the others, and that is the whole diagnosis.
 #
 # <details><summary>How to read it</summary>
 #
@@ -266,11 +265,11 @@ print(PATIENTS["extra_forward"].numbered())
 
 # %%
 guess_3 = predict(
-    "Rank 0 calls the DDP model once more. Where does rank 0 stand in the end?",
+    "Rank 0 calls the DDP model once more. Where does rank 0 wait in the end?",
     choices=[
         "in that extra call",
         "in the forward pass of the next step",
-        "at the end",
+        "nowhere: it ends",
     ],
 )
 
@@ -486,8 +485,8 @@ assert "error file" in files.text and "ValueError" in files.endings[1].seen[-1]
 #
 # **"Connection closed by peer" is seldom the cause: read every rank's error.**
 #
-# What if a rank cannot say anything any more? When memory runs out, Linux kills a process, and this happens to two more
-# patients: in the first to a rank, in the second to a worker of its `DataLoader`.
+# A rank that is killed cannot say anything. When memory runs out, Linux kills a process: in the next two patients a
+# rank, and a worker of a `DataLoader`.
 
 # %%
 killed = in_brief("dead_rank", "killed_loader_worker")
@@ -518,7 +517,7 @@ assert "Connection" in killed["killed_loader_worker"].endings[0].text
 #
 # ### 8 vs 4
 #
-# The next two patients die of the same two numbers. In `shapes_differ`, rank 0 all-reduces 8 numbers and rank 1 only 4.
+# Two patients die of the same two numbers. In `shapes_differ`, rank 0 all-reduces 8 numbers and rank 1 only 4.
 # In `float64_on_one_rank`, both ranks have one number:
 
 # %%
@@ -549,8 +548,7 @@ longer = run_patient(
 assert "100 vs 52" in longer.text
 
 # %% [markdown]
-# Numbers from NumPy are float64 by default, with 8 bytes each, and torch's are float32, with 4. `DETAIL` shows the
-# dtype and the shape of both sides.
+# NumPy's numbers are float64 by default, with 8 bytes each, and torch's are float32, with 4.
 #
 # **Equal shapes are not enough: the ranks must also agree on the dtype.**
 #
@@ -583,7 +581,7 @@ if torch.__version__.startswith(("2.13.0", "2.14.1")):
     assert signals == ["died of signal 11, SIGSEGV"] * 2
 
 # %% [markdown]
-# With torch 2.13.0 and 2.14.1, `DETAIL` crashes programs with DDP, and says nothing.
+# With torch 2.13.0 and 2.14.1, `DETAIL` crashed every program with DDP that we tried.
 #
 # **Take INFO for DDP, and DETAIL for collectives of your own.**
 #
@@ -599,7 +597,7 @@ print(PATIENTS["int32_on_one_rank"].numbered())
 
 # %%
 guess_6 = predict(
-    "Which sum does rank 1 get, in its first place?",
+    "Which sum does rank 1 get in its first element?",
     choices=["2", "1", "more than a billion"],
 )
 
@@ -620,7 +618,8 @@ assert garbage.outcome == "silent" and "1.0000001" in garbage.endings[0].text
 #
 # **With gloo, bytes travel without a dtype, and the receiver reads them as its own.**
 #
-# `DETAIL` would have refused this call. Six more patients pass even `DETAIL` without a word.
+# `DETAIL` would have refused this call. Six more patients end as quietly: in two even `DETAIL` finds nothing, and in
+# four all calls fit each other.
 #
 # <details><summary>The six, with their faults</summary>
 #
@@ -672,7 +671,8 @@ def normalize_and_train(comm: Communicator) -> list[str]:
             weight.grad = None
             loss.backward()
             dist.all_reduce(weight.grad)
-            told.append(f"own loss {loss:.2f}, gradient {weight.grad.item():.2f}")
+            gradient = weight.grad.item()
+            told.append(f"step {step}: own loss {loss:.2f}, gradient {gradient:.2f}")
             with torch.no_grad():
                 weight -= 0.1 * weight.grad / comm.world_size
     return told
@@ -693,8 +693,8 @@ for rank, told in enumerate(steps):
     assert ["gradient nan" in line for line in told] == [False, True, True]
 
 # %% [markdown]
-# Because a sum with one `nan` in it is `nan`, both ranks have it in their averaged gradient, and from step 3 on in
-# their loss. Only rank 1's own loss in step 2 shows where it began.
+# Because a sum with one `nan` in it is `nan`, both ranks get a `nan` gradient in step 2, and in step 3 a `nan` loss.
+# Only rank 1's own loss in step 2 shows where it began.
 #
 # **Averaging spreads a nan to all ranks: log each rank's own loss and gradient.**
 #
@@ -873,7 +873,7 @@ assert healthy is None and check_against_one_process.__name__ in check
 # %%
 said = {}
 for name, patient in PATIENTS.items():
-    limit = 2 if name == "slow_rank" else 100
+    limit = 1 if name == "slow_rank" else 100
     error = run_on_our_ranks(name, worlds[patient.ranks], timeout=limit, quiet=True)
     said[name] = str(error).replace(f"{patient.file}, ", "").replace("\n", " ")
     print(f"{name:21} {said[name][:100]}")
@@ -892,9 +892,8 @@ assert "at extra_forward.py, line 13 on rank 0" in str(
 )
 
 # %% [markdown]
-# For 21 programs it names a line and a rank. Each message carries its call, shape, dtype and line, which costs some
-# time, and somebody watches who waits for whom. Even so the named line is where calls no longer fit, and the fault can
-# be before it.
+# For 21 programs it names a line and a rank, because each message carries its call, shape, dtype and line. Even so, the
+# fault can be before the line at which the calls no longer fit.
 #
 # <details><summary>The other six</summary>
 #
@@ -921,7 +920,7 @@ assert "at extra_forward.py, line 13 on rank 0" in str(
 # |---|---|
 # | default timeout | 10 minutes |
 # | after a timeout | torch's watchdog thread ends the process: `TORCH_NCCL_ASYNC_ERROR_HANDLING` |
-# | flight recorder | a file per rank; older versions need `TORCH_NCCL_TRACE_BUFFER_SIZE`, `TORCH_NCCL_DUMP_ON_TIMEOUT` |
+# | flight recorder | a file per rank; older versions of torch must be told to write it |
 # | shapes or dtypes that differ | undefined: it may hang, crash, or give wrong numbers |
 # | a hang at the start | `NCCL_DEBUG=INFO` shows the network; a wrong `NCCL_SOCKET_IFNAME` is a common reason |
 # | `monitored_barrier` | needs a second group with gloo, as `ReplicaCheck` makes one |

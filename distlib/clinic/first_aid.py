@@ -14,8 +14,8 @@ FIRST_AID = {
         },
         "dies": {
             "What does each rank say? Read all of them": {
-                "one has its own error": "that is the cause; the others lost the connection",
-                "one says nothing": "its exit status: killed (9)? Look at its memory. 0? Fewer calls",
+                "one has its own error": "that is the cause; the other errors follow from it",
+                "one says nothing": "exit status −9: killed, look at its memory; 0: fewer calls",
                 "8 vs 4, Aborted": "DETAIL shows both shapes and dtypes",
                 "“prior iteration”": "INFO names the unused parameters",
             }

@@ -88,7 +88,7 @@ def _write_calls_when_asked(stem: Path) -> None:
     wanted = stem.parent / CALLS_WANTED
     asked = threading.Event()
     while not wanted.exists():
-        asked.wait(LOOK_EVERY)
+        asked.wait(3 * LOOK_EVERY)
     draft = stem.with_suffix(".draft")
     draft.write_text(json.dumps(private_torch.recorded_calls()))
     draft.rename(stem.with_suffix(".calls"))

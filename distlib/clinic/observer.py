@@ -70,7 +70,10 @@ def observe(ranks: int, patience: float, limit: float, tool: Tool) -> Observed:
     left = _running(folder, ranks)
     seen = Observed(asleep=asleep)
     for rank, process in left.items():
-        process.send_signal(ASK_FOR_STACK)
+        try:
+            process.send_signal(ASK_FOR_STACK)
+        except psutil.NoSuchProcess:
+            continue  # it has ended meanwhile
         seen.stacks[rank] = _read_when_there(folder / f"{rank}.stack", "in <module>\n")
     if tool.records:
         (folder / CALLS_WANTED).touch()

@@ -80,7 +80,7 @@ def run_patient(
     limit = _scaled(2 * seconds)
     after = used.edit(patient, before, limit)
     if used.is_timed:
-        patience = 1.5 * limit
+        patience = 1.5 * limit + 1  # torch's store strikes a second later than it is told to
     else:
         patience = max(seconds, patient.seconds, 0.0 if patient.outcome == HANGS and not healed else _SURELY)
     outcomes = run_processes(
