@@ -27,6 +27,8 @@
     who_waits                which rank of a deadlock waits for which
     who_sends                which rank sends to which, and how many bytes
     before_and_after         which numbers each rank has before a collective, and after it
+    meeting_places           where processes try to meet, as their environment says, and what was seen of each
+    ranks_on_nodes           the ranks of one launch on their machines
     mesh_cube                the ranks of a mesh, and the groups along its axes
     mesh_on_nodes            which groups of a mesh lie inside a node, and which across nodes
     gradient_timeline        which version of the parameters a gradient read, and which it was applied to
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from distlib.draw.charts.heat_maps import heat_map
     from distlib.draw.charts.histograms import histogram
     from distlib.draw.charts.image_answers import image_answers
+    from distlib.draw.charts.meeting_places import meeting_places, ranks_on_nodes
     from distlib.draw.charts.memory_and_room import memory_and_room
     from distlib.draw.charts.memory_bars import memory_per_rank
     from distlib.draw.charts.memory_curves import memory_over_time
@@ -90,6 +93,7 @@ __all__ = [
     "heat_map",
     "histogram",
     "image_answers",
+    "meeting_places",
     "memory_and_room",
     "memory_over_time",
     "memory_parts",
@@ -105,6 +109,7 @@ __all__ = [
     "predict",
     "predicted_and_measured",
     "race",
+    "ranks_on_nodes",
     "step_timeline",
     "sweep",
     "speed_up",
@@ -129,6 +134,7 @@ _HOMES = {
     "heat_map": "charts.heat_maps",
     "histogram": "charts.histograms",
     "image_answers": "charts.image_answers",
+    "meeting_places": "charts.meeting_places",
     "memory_and_room": "charts.memory_and_room",
     "memory_over_time": "charts.memory_curves",
     "memory_parts": "charts.memory_parts",
@@ -144,6 +150,7 @@ _HOMES = {
     "predict": "predictions.ask",
     "predicted_and_measured": "charts.model_check",
     "race": "charts.racing",
+    "ranks_on_nodes": "charts.meeting_places",
     "step_timeline": "charts.step_panels",
     "sweep": "charts.sweeps",
     "speed_up": "charts.speed_ups",

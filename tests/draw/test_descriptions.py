@@ -32,6 +32,8 @@ from tests.tools.descriptions import FEWEST, descriptions, undescribed, undescri
 from tests.tools.draw_samples import cut_array, ring_trace, served
 
 ROOT = Path(__file__).parents[2]
+MASTER = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "4711"}
+LAUNCHED = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "GROUP_RANK": "0", **MASTER}
 WIDGET = "application/vnd.jupyter.widget-view+json"
 TRACE = ring_trace(4)
 HANG = """cell 1, line 2: deadlock. rank 0 waits to send 4 float32 to rank 1 (cell 1, line 2, round 1)
@@ -56,6 +58,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "compare_costs": lambda: draw.compare_costs({"ring": {"bytes": 8}, "tree": {"bytes": 4}}, title="Costs"),
     "histogram": lambda: draw.histogram({"equal": [0, 1, 1]}, along="staleness", title="Found"),
     "image_answers": lambda: draw.image_answers([[[0.0, 1.0], [1.0, 0.0]]], [8], {"plain": [3]}, title="Answers"),
+    "meeting_places": lambda: draw.meeting_places({"alone": [(LAUNCHED, "the sum is 1")]}, title="One process"),
     "memory_and_room": lambda: draw.memory_and_room(
         {"weights": 8e9, "gradients": 8e9}, {"a GPU": 12e9}, title="Too much"
     ),
@@ -75,6 +78,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
         [Comparison(4, 1e-4, 2e-4), Comparison(8, 1e-4, 1e-4)]
     ),
     "race": lambda: draw.race(CLUSTER, [1 << 10, 1 << 20]),
+    "ranks_on_nodes": lambda: draw.ranks_on_nodes([LAUNCHED], title="One rank"),
     "speed_up": lambda: draw.speed_up({"ring": {1: 0.4, 2: 0.21, 4: 0.12}}),
     "step_timeline": lambda: draw.step_timeline({"alone": StepTimes(0.0, 1.0, [Span("forward", "0", 0.0, 1.0)])}),
     "sweep": lambda: draw.sweep({"plain": {1: [0.5, 0.6], 2: [0.7]}}, along="workers", title="Found"),
