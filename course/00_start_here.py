@@ -561,6 +561,7 @@ print(f'"{sys.executable}" -m distlib.cli doctor')
 # - [14](14_jax.ipynb): JAX
 # - [14b](14b_jax_in_use.ipynb): JAX in use
 # - [15](15_frameworks.ipynb): frameworks such as DeepSpeed
+# - [16b](16b_launching.ipynb): node lists, hangs, silent machines
 #
 # </details>
 #

@@ -367,7 +367,7 @@ print(guess_2.compare("a quarter"))
 # With *equal* workers a server loses what the dead worker did, and not more. It forgets the clock of the dead worker,
 # so nobody waits for it. (With 1 backup it is a third: of the three that are left, one is still the backup.) The
 # all-reduce ends with an error: no ring is complete without a rank. To go on, the survivors would have to find each
-# other and form a new group. (Elastic training does that: lesson 16.)
+# other and form a new group. (Elastic training does that: lesson 16b.)
 #
 # And if the worker that dies was four times slower than the others?
 

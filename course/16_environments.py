@@ -1,34 +1,33 @@
 # %% [markdown]
-# # Environments
+# # Environments: how ranks find each other
 #
-# Your program runs on your laptop. On the cluster it prints nothing for half an hour, and then ends with a timeout. The
-# code is the same; one of four environment variables is wrong. Which one, and how do you find out without waiting?
+# Your program runs on your laptop. On the cluster it prints nothing for half an hour, and then it ends with a timeout.
+# The code is the same, but one of four environment variables is wrong. Which one is wrong, and how do you find out
+# without waiting?
 #
 # > After this lesson you will be able to
 # >
-# > - say how ranks on several machines find each other, and what each of the four variables does when it is wrong,
-# > - write a job script that also works in the next allocation,
-# > - find out why a launch hangs, and on which rank,
-# > - write checkpoints that a crash can't spoil, and let a training go on with the ranks that are left,
-# > - choose an all-reduce for a network by its delay and its bandwidth,
-# > - type the right command on a laptop, in Docker, on a cluster, on a JupyterHub.
+# > - say how ranks find each other, and what a run does if one of four variables is wrong,
+# > - start ranks with torchrun and under Slurm,
+# > - write a job script that also works in the next job,
+# > - write a checkpoint that a crash can't spoil, and go on after a failure.
 # >
-# > **Time:** about 95 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [DDP](05_ddp.ipynb). No GPU, no
-# > cluster, no Docker, no special rights: all that is run here is run on your machine.
+# > **Time:** about 45 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [DDP](05_ddp.ipynb). No GPU and no
+# > cluster: all that is run here is run on your machine.
 
 # %% tags=["folded"]
 # The imports
-import faulthandler
+import copy
+import inspect
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -38,75 +37,56 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-# %% tags=["folded"]
-# More imports
-from distlib import (
-    Cluster,
-    Communicator,
-    DeadlockError,
-    Link,
-    RunTimeout,
-    SimulatedWorld,
-    World,
-    all_reduce,
-)
-from distlib.draw import curves, predict
-from distlib.launch.checkpoints import (
-    Checkpoints,
-    TornCheckpoint,
-    good_steps,
-    read_checkpoint,
-    steps_in,
-    write_checkpoint,
-)
-from distlib.launch.elastic import run_elastic
-from distlib.launch.environment import LaunchError, read_placement
-from distlib.launch.head_connection import SILENCE
-from distlib.launch.node_list import write_out
-from distlib.launch.notice import REQUEUE, ends_soon
-from distlib.training.datasets import digits
+from distlib import Communicator, World
+from distlib.draw import compare_costs, curves, meeting_places, predict, ranks_on_nodes
 
-# %%
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 folder = Path(tempfile.mkdtemp())
-
-
-def new_folder() -> Path:
-    """An empty one each time, so that a cell can be run again."""
-    return Path(tempfile.mkdtemp(dir=folder))
-
 
 # %% [markdown]
 # ## Four variables
 #
-# In a notebook, `World(4)` starts four processes and tells each one who it is. On a cluster something else starts
-# them, on machines that you have never seen: `torchrun`, or Slurm's `srun`. A process then begins with three questions.
-# Who am I? How many are we? Where do we meet? The answers stand in its environment:
+# How do ranks find each other? In a notebook, `World(4)` starts four processes and gives each its number. On a cluster
+# a **launcher**, such as `torchrun` or Slurm's `srun`, starts the processes on machines that you have never seen. Then
+# every process has the same questions, and its environment variables have the answers:
 #
-# | variable | answers | same on all ranks? |
+# | variable | the question | the same on all ranks? |
 # |---|---|---|
-# | `RANK` | who am I, from 0 | no: each has its own |
-# | `WORLD_SIZE` | how many are we | yes |
-# | `MASTER_ADDR` | on which machine do we meet | yes: the machine of rank 0 |
-# | `MASTER_PORT` | at which port there | yes |
+# | `RANK` | Who am I, counted from 0? | no |
+# | `WORLD_SIZE` | How many are we? | yes |
+# | `MASTER_ADDR` | On which machine do we meet? | yes: the machine of rank 0 |
+# | `MASTER_PORT` | At which port of this machine? | yes |
 #
-# `torch.distributed.init_process_group` reads them. Rank 0 opens a **store** at that port, a small dictionary. All
-# ranks, rank 0 too, connect to `MASTER_ADDR`. With gloo each leaves there the address at which the others can reach it;
-# with NCCL only rank 0 does.
+# `init_process_group` reads the variables. Rank 0 opens a **store** at the port: a small dictionary that all ranks can
+# reach. Every rank, rank 0 too, connects to the store, and learns there how to reach the other ranks.
 #
-#     rank 0  opens the store at MASTER_PORT ──┐
-#     rank 0 ──► MASTER_ADDR:MASTER_PORT       ├─►  store: rank 0 is at …, rank 1 is at …
-#     rank 1 ──► MASTER_ADDR:MASTER_PORT     ──┘
-#
-# Let us give the variables to two processes by hand. The processes are the ranks of a `World`. But they don't use
-# its communicator: they are two programs that have only their environment. The first adds 1 to the
-# sum, the second 2.
+# Let us play the launcher, for two processes. They are ranks of a `World`, but they get no communicator from it, only
+# environment variables. The first process adds 1 to the sum, and the second process adds 2.
 
 # %%
-NAMES = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")
-LIMIT = 30  # seconds that torch is to wait; by default it is far more
-
 Environment = dict[str, str]
+
+
+def environment(
+    rank: int, port: int, world_size: int = 2, address: str = "127.0.0.1"
+) -> Environment:
+    names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    return dict(zip(names, map(str, (rank, world_size, address, port)), strict=True))
+
+
+def program(number: float) -> float:
+    """What each process does. It returns the sum."""
+    dist.init_process_group("gloo", timeout=timedelta(seconds=5))
+    tensor = torch.tensor([number])
+    dist.all_reduce(tensor)
+    return tensor.item()
+
+
+# %% tags=["folded"]
+# Starts all processes at the same time, and keeps what is seen of each
+SIGNS = ("EADDRINUSE", r"\d/\d clients joined", "wait timeout", "timed out")
+SIGNS += ("No route to host", "Network is unreachable")
+Attempts = dict[str, list[tuple[Environment, str]]]
 
 
 def free_ports(count: int) -> list[int]:
@@ -118,329 +98,321 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def both(port: int, **change: str) -> list[Environment]:
-    """The variables of ranks 0 and 1 that meet at a port here; `change`: on both."""
-    base = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
-    return [{**base, "RANK": str(rank), **change} for rank in range(2)]
-
-
-# %%
-def join(comm: Communicator, environments: list[Environment]) -> tuple[float, str]:
-    """Be a program of its own. Returns the seconds that it took, and what was seen."""
-    for name in NAMES:
-        os.environ.pop(name, None)
-    os.environ.update(environments[comm.rank])
+def one_process(comm: Communicator, started: list[tuple[float, Environment]]) -> str:
+    number, variables = started[comm.rank]
+    os.environ.update(variables)
     began = comm.time()
     try:
-        dist.init_process_group("gloo", timeout=timedelta(seconds=LIMIT))
-        number = torch.tensor([comm.rank % 2 + 1.0])
-        dist.all_reduce(number)
-        seen = f"sum {number.item():.0f}"
+        seen = f"the sum is {program(number):.0f}"
     except Exception as error:
-        seen = f"{type(error).__name__}: {str(error).splitlines()[0]}"
-    return comm.time() - began, seen
+        signs = (re.search(sign, str(error)) for sign in SIGNS)
+        seen = next((sign[0] for sign in signs if sign), type(error).__name__)
+    return f"{comm.time() - began:.0f} s: {seen}"
 
 
-(port,) = free_ports(1)
-with World(2) as world:
-    found = world.run(join, both(port), timeout=60)
-for rank, (seconds, seen) in enumerate(found):
-    print(f"rank {rank}: {seen}, after {seconds:.1f} s")
-
-# %% tags=["folded"]
-# Checks of the numbers above
-assert [seen for _, seen in found] == ["sum 3", "sum 3"]
-
-# %% [markdown]
-# ### Each of them broken
-#
-# Now seven mistakes, each in two processes of their own, all at the same time. torch is to wait 5 s for each
-# thing that it waits for, instead of its usual time.
-
-# %%
-from torch.distributed.constants import default_pg_timeout
-
-minutes = default_pg_timeout.total_seconds() / 60
-print(f'torch waits {minutes:.0f} minutes by default, 10 with backend="nccl"')
-documented = "10 minutes for NCCL and 30 minutes for other backends"
-assert minutes == 30 and documented in (dist.init_process_group.__doc__ or "")
-
-# %% [markdown]
-# The last of the seven is what happens when you start a script by `python train.py` on two machines, and its
-# defaults are `RANK=0`, `WORLD_SIZE=1` and its own machine. (Here both are on yours, so each has a port of its own.)
-
-# %%
-guess_1 = predict(
-    "Two machines, on each one process with RANK=0, WORLD_SIZE=1 and its own address. "
-    "What do they do?",
-    choices=["both hang", "one reports an error", "both train, and nobody complains"],
-)
-
-
-# %%
 def quiet(rank: int, stream: str, text: str) -> None:
     """Instead of printing what a rank prints: torch writes pages of C++ frames."""
 
 
-def be_another_program(server: socket.socket) -> None:
-    """Accept connections, and hang up: nobody here speaks torch's language."""
-    while True:
-        server.accept()[0].close()
+def start(attempts: dict[str, list[Environment]]) -> Attempts:
+    started = [
+        (number, variables)
+        for processes in attempts.values()
+        for number, variables in enumerate(processes, 1)
+    ]
+    with World(len(started), on_output=quiet) as world:
+        seen = iter(world.run(one_process, started, timeout=60))
+    return {
+        name: [(variables, next(seen)) for variables in processes]
+        for name, processes in attempts.items()
+    }
 
-
-def brief(text: str) -> str:
-    """A long text without its middle: torch names the cause at the end."""
-    if len(text) < 85:
-        return text
-    return f"{text[:22].rsplit(' ', 1)[0]} … {text[-60:].split(' ', 1)[1]}"
-
-
-# %%
-taken = socket.create_server(("127.0.0.1", 0))
-threading.Thread(target=be_another_program, args=(taken,), daemon=True).start()
-ports = free_ports(8)
-missing, other_port = both(ports[1]), both(ports[2])
-del missing[1]["MASTER_ADDR"]
-other_port[1]["MASTER_PORT"] = str(ports[3])
-alone = [{**each[0], "WORLD_SIZE": "1"} for each in (both(ports[6]), both(ports[7]))]
-
-mistakes = {
-    "rank 1 has no MASTER_ADDR": missing,
-    "MASTER_ADDR: a machine that is gone": both(ports[0], MASTER_ADDR="192.0.2.11"),
-    "rank 1 has another MASTER_PORT": other_port,
-    "MASTER_PORT: another program's": both(taken.getsockname()[1]),
-    "RANK=0 twice": both(ports[4], RANK="0"),
-    "WORLD_SIZE=3, two are started": both(ports[5], WORLD_SIZE="3"),
-    "RANK=0, WORLD_SIZE=1, twice": alone,
-}
-LIMIT = 5  # most of them wait in vain
-environments = [each for pair in mistakes.values() for each in pair]
-with World(len(environments), on_output=quiet) as world:
-    found = world.run(join, environments, timeout=60)
-
-outcomes = dict(zip(mistakes, zip(found[::2], found[1::2], strict=True), strict=True))
-for name, outcome in outcomes.items():
-    print(name)
-    for rank, (seconds, seen) in enumerate(outcome):
-        print(f"   process {rank}, {seconds:4.1f} s: {brief(seen)}")
-print(guess_1.compare("both train, and nobody complains"))
-
-# %% [markdown]
-# Read it as a doctor does, from the symptom to the cause:
-#
-# | what is seen | the cause |
-# |---|---|
-# | an error at once, with the name of a variable | it is not set: the launcher did not start this process |
-# | `EADDRINUSE`, at once | the port is taken; or two processes of one machine are rank 0 |
-# | a wait, "k/n clients joined" | others look elsewhere, or are rank 0 too; or you started k: `WORLD_SIZE` is wrong |
-# | a wait, "wait timeout", with `keys` | a rank is not in its store; two say `RANK=0`; `WORLD_SIZE` is too large |
-# | a wait, "… trying to connect", on one rank | it looks elsewhere than the others: its address, its port |
-# | the same on *all* ranks | `MASTER_ADDR` is not the machine of rank 0; or nobody is rank 0 |
-# | "No route to host", "Network is unreachable" | no machine answers at `MASTER_ADDR`, or this one has no network |
-# | a wait, "Connection reset" or "Broken pipe" | something listens there that is not torch's store: see rank 0 |
-# | no error, but the sums 1 and 2 instead of 3 and 3 | each is alone in a world of 1: nothing is averaged |
-#
-# The last is the worst. Two machines train two models, and the only symptom is that the loss is no better than that of
-# one. So print `WORLD_SIZE` at the start of each run, or let a launcher check it.
-#
-# And note who complains. In the first mistake rank 1 has the error and rank 0 the long wait. In the log of rank 0
-# alone you would look in the wrong place.
-#
-# One cause needs two real machines, so no cell shows it. All have joined, and then comes "Connection refused", or a
-# wait: the address that a rank has left is of no use to the others. Machines have several networks; name the right one
-# in `GLOO_SOCKET_IFNAME`, or `NCCL_SOCKET_IFNAME`, such as `eth0`.
-
-# %% tags=["folded"]
-# Checks of the table above
-first, second = (
-    {name: pair[rank][1] for name, pair in outcomes.items()} for rank in (0, 1)
-)
-assert "MASTER_ADDR expected, but not set" in second["rank 1 has no MASTER_ADDR"]
-assert "1/2 clients joined" in first["rank 1 has no MASTER_ADDR"]
-gone = "MASTER_ADDR: a machine that is gone"
-assert "192.0.2.11" in first[gone]
-# Which of these is seen depends on the network around this machine.
-for each in (first, second):
-    assert re.search("timed out|No route to host|is unreachable", each[gone])
-assert "1/2 clients joined" in first["rank 1 has another MASTER_PORT"]
-assert "timed out" in second["rank 1 has another MASTER_PORT"]
-assert "EADDRINUSE" in first["MASTER_PORT: another program's"]
-hung_up = second["MASTER_PORT: another program's"]
-assert "Connection reset" in hung_up or "Broken pipe" in hung_up
-twice = sorted([first["RANK=0 twice"], second["RANK=0 twice"]])
-assert "EADDRINUSE" in twice[0] and "1/2 clients joined" in twice[1]
-assert "2/3 clients joined" in first["WORLD_SIZE=3, two are started"]
-assert first["RANK=0, WORLD_SIZE=1, twice"] == "sum 1"
-assert second["RANK=0, WORLD_SIZE=1, twice"] == "sum 2"
-
-# %% [markdown]
-# **Try it.** Nobody is rank 0: both processes have `RANK=1`. First say what each will see; the table above has it
-# all. Then change the line below.
 
 # %%
 (port,) = free_ports(1)
-mine = both(port)  # change this line
-with World(2, on_output=quiet) as world:
-    for rank, (seconds, seen) in enumerate(world.run(join, mine, timeout=60)):
-        print(f"process {rank}, {seconds:4.1f} s: {brief(seen)}")
+found = start({"nothing is wrong": [environment(0, port), environment(1, port)]})
+meeting_places(found, title="Two processes, and where their variables send them")
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert [seen.split(": ")[1] for _, seen in found["nothing is wrong"]] == [
+    "the sum is 3"
+] * 2
+
+# %% [markdown]
+# Both processes went to the same place and found each other, so both have the sum 3. On the right, the picture shows
+# how long each process took, and what came out.
+#
+# **Four variables say who a rank is, how many there are, and where they meet.**
+#
+# <details><summary>Where this stops being true</summary>
+#
+# | if … | then … |
+# |---|---|
+# | machines have several networks | ranks may learn an address that they can't reach, and wait, or are refused |
+# | torchrun has started the ranks | torchrun may have opened the store itself, at the same address and port |
+# | the program says `init_method="file:///…"` | ranks meet in a file, and need no address |
+#
+# For the first row, name the right network, such as `eth0`, in `GLOO_SOCKET_IFNAME` or `NCCL_SOCKET_IFNAME`.
+#
+# </details>
+#
+# ## One of them is wrong
+#
+# What do you see if one of the variables is wrong? We make five mistakes, each with two processes. In our program torch
+# waits for 5 s. By default torch waits for 30 minutes, and with NCCL for 10.
+#
+# The fifth mistake happens if you type `python train.py` on two machines, and the script has defaults: rank 0, world
+# size 1, and its own machine. Our two processes are on one machine, so we give each a port of its own.
+
+# %%
+guess_1 = predict(
+    "The fifth mistake: two processes with RANK=0 and WORLD_SIZE=1, each with a port "
+    "of its own. What do they do?",
+    choices=["both wait", "one gets an error", "both go on without an error"],
+)
+
+# %%
+a, b, c, d, e, f, g = free_ports(7)
+gone = "192.0.2.11"  # no machine has this address
+mistakes = {
+    "RANK is 0 on both": [environment(0, a), environment(0, a)],
+    "WORLD_SIZE is 3, but two are started": [environment(r, b, 3) for r in (0, 1)],
+    "MASTER_ADDR is a machine that is gone": [
+        environment(r, c, address=gone) for r in (0, 1)
+    ],
+    "MASTER_PORT is another one on rank 1": [environment(0, d), environment(1, e)],
+    "WORLD_SIZE is 1 on both": [environment(0, f, 1), environment(0, g, 1)],
+}
+found = start(mistakes)
+alone = all("sum" in seen for _, seen in found["WORLD_SIZE is 1 on both"])
+print(guess_1.compare("both go on without an error" if alone else "both wait"))
+meeting_places(found, title="Five mistakes, and what is seen of them")
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
+from torch.distributed.constants import default_pg_timeout
+
+rows = [[seen.split(": ")[1] for _, seen in pair] for pair in found.values()]
+assert sorted(rows[0]) == ["1/2 clients joined", "EADDRINUSE"]
+assert rows[1] == ["2/3 clients joined", "wait timeout"]
+lost = {"timed out", "No route to host", "Network is unreachable"}
+assert set(rows[2]) <= lost  # which of them depends on the network
+assert rows[3] == ["1/2 clients joined", "timed out"]
+assert rows[4] == ["the sum is 1", "the sum is 2"]
+assert default_pg_timeout == timedelta(minutes=30)
+documented = "10 minutes for NCCL and 30 minutes for other backends"
+assert documented in (dist.init_process_group.__doc__ or "")
+
+# %% [markdown]
+# Read the picture as a doctor would, from the symptom back to the cause:
+#
+# | what you see | the cause |
+# |---|---|
+# | `EADDRINUSE`, at once | two processes of a machine are rank 0, or another program has the port |
+# | rank 0 waits: "k/n clients joined" | only k have come: the others look elsewhere, or `WORLD_SIZE` is too large |
+# | another rank waits: "timed out" | this rank looks elsewhere: its address or its port is wrong |
+# | all ranks wait: "timed out" or "No route to host" | nobody listens: `MASTER_ADDR` is not the machine of rank 0 |
+# | no error, and wrong sums | each process is alone in a world of one rank |
+#
+# The fifth mistake is the worst. Two machines train two models, because nothing is averaged, and the only symptom is a
+# loss no better than with one machine. So let your program print `WORLD_SIZE` at the start of every run.
+#
+# **Wrong variables mostly make ranks wait. The worst mistake makes no error.**
+#
+# <details><summary>What else can be seen</summary>
+#
+# | if … | then … |
+# |---|---|
+# | a variable is missing on rank 1 | rank 1 ends at once and names the variable, and rank 0 waits: read every log |
+# | another program listens at the port | rank 0 says `EADDRINUSE`, the others "Connection reset" or "Broken pipe" |
+# | torchrun has opened the store | nobody counts clients: ranks say "wait timeout" |
+#
+# [Lesson 16b](16b_launching.ipynb) runs the first two, and finds out where a hanging rank is.
+#
+# </details>
+#
+# **Try it.** Nobody is rank 0, because both processes have `RANK=1`. First say what each process will see; the table
+# above is enough. Then change the line.
+
+# %%
+(port,) = free_ports(1)
+mine = [environment(0, port), environment(1, port)]  # change this line
+meeting_places(start({"mine": mine}), title="What I have tried")
 
 # %% tags=["folded"]
 # One way to do it
 # Nobody opens the store, so both wait for it
 (port,) = free_ports(1)
-with World(2, on_output=quiet) as world:
-    nobody = world.run(join, both(port, RANK="1"), timeout=60)
-for rank, (seconds, seen) in enumerate(nobody):
-    print(f"process {rank}, {seconds:4.1f} s: {brief(seen)}")
-assert all("timed out" in seen for _, seen in nobody)
+nobody = start({"RANK is 1 on both": [environment(1, port), environment(1, port)]})
+assert all(seen.endswith("timed out") for _, seen in nobody["RANK is 1 on both"])
+meeting_places(nobody, title="Nobody is rank 0")
 
 # %% [markdown]
-# ## Who sets the variables
+# ## torchrun sets them
 #
-# Nobody should set them by hand. `torchrun` sets them, and some more. Here it really starts two processes, each of
-# which writes down what it finds.
+# Who sets the variables? With torchrun you type the same command on each machine, and the torchruns agree which rank is
+# where:
+#
+#     torchrun --nnodes 2 --nproc-per-node 2 \
+#         --rdzv-backend c10d --rdzv-endpoint FIRST:29500 train.py
+#
+# `FIRST` is the name of one of the machines. The torchruns meet there before they start the ranks. They also set a
+# fifth variable, `LOCAL_RANK`: the number of a rank among the ranks of its own machine, counted from 0.
 
 # %%
+guess_2 = predict(
+    "Two machines with two ranks each. What is LOCAL_RANK on rank 3?",
+    choices=["0", "1", "3"],
+)
+
+# %% tags=["folded"]
+# Two torchruns on this machine, as if it were two, and a script that writes its variables into a file
 (folder / "show.py").write_text(
     "import json, os, sys\n"
     "name = f'{sys.argv[1]}/variables-{os.environ[\"RANK\"]}.json'\n"
     "json.dump(dict(os.environ), open(name, 'w'))\n"
 )
-command = f"""-m torch.distributed.run --nnodes 1 --nproc-per-node 2
-    --local-addr 127.0.0.1 --rdzv-backend c10d
-    --rdzv-endpoint {new_folder()}/meeting --rdzv-conf store_type=file
-    {folder}/show.py {folder}""".split()
-done = subprocess.run([sys.executable, *command], capture_output=True, timeout=80)
-TORCHRUN = [
-    json.loads((folder / f"variables-{rank}.json").read_text()) for rank in range(2)
-]
-shown = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE"
-for name in [*shown.split(), "MASTER_ADDR", "MASTER_PORT"]:
-    print(f"{name:17}", *(f"{variables[name]:>12}" for variables in TORCHRUN))
 
-# %% [markdown]
-# With `--standalone`, or with the `--rdzv-…` options, torchrun opens the store of the ranks by itself, and the address
-# and the port come from there. Before that, the torchruns of all machines have to meet. Here the only one meets itself
-# in a file, in a folder that only you can enter. With `--standalone`, or with a port in `--rdzv-endpoint`, they meet in
-# a store to which everybody can write who reaches the port, and torchrun reads a pickle from there, which may be a
-# program. So **on a machine with other users let torchrun meet in a file**, or type `distlib launch --ranks 4`. At a
-# port, with `--nnodes 2`, they wait 10 minutes for each other, but only one or two for the one with the store: start
-# that first.
-#
-# Slurm says the same in other words. If `srun` starts 2 tasks on each of 2 nodes, rank 3 finds this:
 
-# %%
-SRUN = {
-    "SLURM_JOB_ID": "4711",
-    "SLURM_STEP_ID": "0",
-    "SLURM_PROCID": "3",
-    "SLURM_STEP_NUM_TASKS": "4",
-    "SLURM_LOCALID": "1",
-    "SLURM_NODEID": "1",
-    "SLURM_STEP_NUM_NODES": "2",
-    "SLURM_STEP_NODELIST": "node[07,12]",
-    "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
-}
-print(f"{'':15} {'torchrun, rank 1':21} srun, rank 3")
-here, there = read_placement(TORCHRUN[1], "localhost"), read_placement(SRUN, "node12")
-for field in "rank world_size local_rank local_size node nodes node_name store".split():
-    print(f"{field:15} {getattr(here, field)!s:21} {getattr(there, field)}")
+def torchrun(*options: object, machines: int = 1) -> list[dict[str, str]]:
+    """Run torchrun as often as there are machines; returns the variables of the ranks.
 
-# %% [markdown]
-# | question | torchrun | srun |
-# |---|---|---|
-# | who am I | `RANK` | `SLURM_PROCID` |
-# | how many are we | `WORLD_SIZE` | `SLURM_STEP_NUM_TASKS`, or `SLURM_NTASKS` |
-# | who on this machine: which GPU | `LOCAL_RANK` | `SLURM_LOCALID`; but 0 if each task sees one GPU only |
-# | how many on this machine | `LOCAL_WORLD_SIZE` | in `SLURM_STEP_TASKS_PER_NODE` |
-# | which machine | `GROUP_RANK` | `SLURM_NODEID` |
-# | where do we meet | `MASTER_ADDR`, `MASTER_PORT` | says nothing about it: only the names of the nodes |
-#
-# The last row is where job scripts go wrong.
-#
-# `distlib launch` reads either of the two, so the same rank function runs under both. Variables that contradict each
-# other are an error at once, not a wait. (Under a real Slurm, with two nodes, the project's
-# `tests/launch/test_slurm.py` runs it; here we only gave it the variables.)
+    The torchruns meet in a file, and not at a port: anyone can reach a port.
+    """
+    meeting = Path(tempfile.mkdtemp(dir=folder)) / "meeting"
+    words = f"-m torch.distributed.run --nnodes {machines} --local-addr 127.0.0.1"
+    words += (
+        f" --rdzv-backend c10d --rdzv-endpoint {meeting} --rdzv-conf store_type=file"
+    )
+    # The first variable: see the table below the last run of this lesson
+    set_too = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1"}
+    running = [
+        subprocess.Popen(
+            [sys.executable, *words.split(), "--rdzv-id", "16", *map(str, options)],
+            env={**os.environ, **set_too},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        for _ in range(machines)
+    ]
+    for each in running:
+        said = each.communicate(timeout=200)[1]
+        assert each.returncode == 0, said.decode()[-2000:]
+    found = sorted(folder.glob("variables-*.json"))
+    return [json.loads(path.read_text()) for path in found]
+
 
 # %%
-for change in ({"SLURM_PROCID": "4"}, {"SLURM_STEP_NODELIST": "node[07,12,13]"}):
-    try:
-        read_placement({**SRUN, **change}, "node12")
-    except LaunchError as error:
-        print(error)
+launched = torchrun("--nproc-per-node", 2, folder / "show.py", folder, machines=2)
+print(guess_2.compare(launched[3]["LOCAL_RANK"]))
+ranks_on_nodes(launched, title="Two machines, and the ranks that torchrun has started")
 
 # %% tags=["folded"]
-# Checks of the tables above
-from torch.distributed.elastic.rendezvous.dynamic_rendezvous import RendezvousTimeout
-
-assert done.returncode == 0 and RendezvousTimeout().join == timedelta(minutes=10)
-assert [int(v["RANK"]) for v in TORCHRUN] == [0, 1]
-assert (here.rank, here.world_size, here.local_rank, here.nodes) == (1, 2, 1, 1)
-assert here.store is not None and there.store is None
-assert (there.rank, there.world_size) == (3, 4)
-assert (there.local_rank, there.local_size) == (1, 2)
-assert (there.node, there.nodes, there.node_name) == (1, 2, "node12")
+# Checks of the numbers above
+assert [each["RANK"] for each in launched] == ["0", "1", "2", "3"]
+assert [each["LOCAL_RANK"] for each in launched] == ["0", "1", "0", "1"]
+assert {each["WORLD_SIZE"] for each in launched} == {"4"}
 
 # %% [markdown]
-# ## An address in a job script
+# `RANK` counts through all machines, while `LOCAL_RANK` begins with 0 on each of them. (Here your machine plays both.)
+# GPUs are counted in the same way, so a rank takes the GPU with this number:
 #
-# On Monday you look up a node, and write a job script. It works all day.
+#     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+#
+# **`LOCAL_RANK` numbers the ranks of one machine, so it chooses the GPU.**
+#
+# <details><summary>Where this stops being true</summary>
+#
+# | if … | then … |
+# |---|---|
+# | Slurm shows each rank only one GPU (`--gpus-per-task=1`) | this GPU has the number 0 on every rank |
+#
+# </details>
+#
+# ## srun says it in other words
+#
+# And under Slurm? There each job gets some machines, called nodes, for a time: the job's **allocation**. In the job,
+# `srun` starts the ranks, and gives them variables with other names:
+#
+# | torchrun sets | srun sets |
+# |---|---|
+# | `RANK` | `SLURM_PROCID` |
+# | `WORLD_SIZE` | `SLURM_STEP_NUM_TASKS` |
+# | `LOCAL_RANK` | `SLURM_LOCALID` |
+# | `MASTER_ADDR`, `MASTER_PORT` | nothing |
+#
+# Job scripts go wrong in the last row. On Monday you look up the first node of your job, and write its name down:
 #
 #     #SBATCH --nodes=2
-#     export MASTER_ADDR=node07        # ← looked up by hand
+#     export MASTER_ADDR=node07                # written down by hand
 #     export MASTER_PORT=29500
-#     srun bash -c \
-#         'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_STEP_NUM_TASKS exec python train.py'
+#     srun bash -c 'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_STEP_NUM_TASKS \
+#         LOCAL_RANK=$SLURM_LOCALID exec python train.py'
 #
-# (The single quotes matter: each task must read its own `SLURM_PROCID`.)
-#
-# On Tuesday the same script hangs for 30 minutes, or 10 with `backend="nccl"`, and then ends with an error about the
-# network. Nothing in it has changed. What has changed is the allocation:
-
-# %%
-monday, tuesday = write_out("node[07,12]"), write_out("node[12-13]")
-print("Monday:", monday, "  Tuesday:", tuesday)
-assert "node07" in monday and "node07" not in tuesday
-
-# %% [markdown]
-# You have seen the symptom above: "MASTER_ADDR: a machine that is gone". *All* ranks wait, also rank 0, which has
-# opened the store itself: on node12, where nobody looks for it. It can be worse. If node07 is in somebody else's job
-# that uses port 29500 too, you knock at their store.
-#
-# The port is a second trap. It is the same in all of your jobs. Two of them on one node, and the second one sees
-# `EADDRINUSE`.
-#
-# The repair: ask for both when the job runs. The last line stays.
+# The script works all day. On Tuesday it hangs, because the job has other nodes. Two lines repair it:
 #
 #     export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 #     export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 #
-# `scontrol show hostnames` writes out Slurm's short form of a list of nodes. The first one is that of rank 0, if `srun`
-# uses the job's nodes in their usual order. The port differs between jobs that run at the same time, nearly always. It
-# is below 32768, where the ports begin that Linux takes for connections. Two `srun` at a time in one job need two
-# ports.
-#
-# Or need no address at all. `srun distlib launch train.py:main` meets by a file in your home, which all nodes of a
-# cluster see: rank 0's machine lets the system choose a port, and writes into the file where it is. No job can have the
-# port of another one, because nobody has chosen it beforehand.
-#
-# Node lists have more forms than one thinks:
+# The first line asks Slurm for the first node of the job, where rank 0 runs. The second line makes the port out of the
+# job's number, so that two jobs on one node seldom have the same port. Below, bash runs both scripts, with the
+# variables that Slurm would set.
+
+# %% tags=["folded"]
+# Runs the lines of a script as Slurm's bash would, on each of two nodes
+BY_HAND = "export MASTER_ADDR=node07 MASTER_PORT=29500"
+ASKED = """export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))"""
+TASK = "RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_STEP_NUM_TASKS exec env"
+
+
+def in_job(script: str, job: int, nodes: list[str]) -> list[tuple[Environment, str]]:
+    """The variables of a rank on each node. There is no Slurm here: a function of bash plays scontrol."""
+    scontrol = f"scontrol() {{ printf '%s\\n' {' '.join(nodes)}; }}"
+    ranks = []
+    for rank, node in enumerate(nodes):
+        names = {"SLURM_PROCID": str(rank), "SLURM_STEP_NUM_TASKS": str(len(nodes))}
+        names |= {"SLURM_JOB_ID": str(job), "SLURM_JOB_NODELIST": ",".join(nodes)}
+        task = {"PATH": os.environ["PATH"], "SLURMD_NODENAME": node, **names}
+        lines = "\n".join([scontrol, script, TASK])
+        said = subprocess.check_output(["bash", "-c", lines], env=task, text=True)
+        variables = dict(line.split("=", 1) for line in said.splitlines())
+        ranks.append((variables, f"runs on {node}"))
+    return ranks
+
 
 # %%
-guess_2 = predict("How many nodes are node[01-03,07],gpu[8-11]-ib,login?", unit="nodes")
+monday, tuesday = (4711, ["node07", "node12"]), (4730, ["node12", "node13"])
+jobs = {
+    "Monday, written down": in_job(BY_HAND, *monday),
+    "Tuesday, written down": in_job(BY_HAND, *tuesday),
+    "Tuesday, asked": in_job(ASKED, *tuesday),
+}
+meeting_places(jobs, title="A job script on two days")
 
-# %%
-for text in ("node[01-03,07]", "gpu[8-11]-ib", "login", "rack[1-2]n[1-2]"):
-    print(f"{text:16} ", *write_out(text))
-nodes = write_out("node[01-03,07],gpu[8-11]-ib,login")
-print(guess_2.compare(len(nodes)))
-assert len(nodes) == 9
+# %% tags=["folded"]
+# Checks of the picture above
+where = [[each["MASTER_ADDR"] for each, _ in pair] for pair in jobs.values()]
+assert where == [["node07"] * 2, ["node07"] * 2, ["node12"] * 2]
+assert [each["RANK"] for each, _ in jobs["Tuesday, asked"]] == ["0", "1"]
+assert jobs["Tuesday, asked"][0][0]["MASTER_PORT"] == "14730"
 
 # %% [markdown]
-# Zeros stay: `node[08-11]` begins with `node08`. A script that turns the text into numbers and back asks the network
-# for `node8`, which is nobody, or worse, another machine. In exercise 16b you write this yourself.
+# On Tuesday rank 0 opens its port on node12, but both ranks look for it on node07.
 #
-# **Try it.** By the rule above two jobs may have the same port. How many jobs later is that for the first time?
+# **Ask for the address when the job runs: the next job may have other nodes.**
+#
+# <details><summary>Where this is not enough</summary>
+#
+# | if … | then … |
+# |---|---|
+# | a job runs two `srun` at a time | both get the same port: add 1 for one of them |
+# | `srun` uses only some nodes of the job | rank 0 may run on a node that is not the job's first |
+#
+# </details>
+#
+# **Try it.** By the rule above, two jobs can get the same port. How many jobs later does that first happen?
 
 # %%
 job = 4711
@@ -449,719 +421,428 @@ print(10000 + job % 20000, 10000 + mine % 20000)
 
 # %% tags=["folded"]
 # One way to do it
-# 20,000 jobs later. The script's lines, as bash runs them on rank 3
-SCRIPT = """echo $((10000 + SLURM_JOB_ID % 20000))
-RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_STEP_NUM_TASKS exec env"""
+# 20,000 jobs later
 for number in (job, job + 20_000):
-    task = {**os.environ, **SRUN, "SLURM_JOB_ID": str(number)}
-    said = subprocess.check_output(["bash", "-c", SCRIPT], env=task, text=True).split()
-    print(f"job {number}: port {said[0]}")
-    assert said[0] == "14711" and {"RANK=3", "WORLD_SIZE=4"} <= set(said)
+    port = in_job(ASKED, number, ["node07"])[0][0]["MASTER_PORT"]
+    print(f"job {number}: port {port}")
+    assert port == "14711"
 
 # %% [markdown]
-# ## A launch that hangs
+# So this is what to type:
 #
-# A hang has no error message, so you must ask. The question is always the same: *which rank is where?* A rank that
-# waits is seldom the culprit. It waits for one that does something else.
-#
-# Here rank 2 waits for a file that never comes. The others are in an all-reduce. With a time limit, `World` says where
-# each rank is. And each rank has asked `faulthandler`, a module of Python, to write down its stack after 2 seconds.
-
-
-# %%
-def wait_for_data(path: Path) -> None:
-    while not path.exists():
-        time.sleep(0.1)
-
-
-def hang(comm: Communicator) -> None:
-    stack = open(folder / f"stack-{comm.rank}", "w")
-    faulthandler.dump_traceback_later(2, file=stack)
-    if comm.rank == 2:
-        wait_for_data(folder / "data")
-    all_reduce(comm, torch.ones(3), algorithm="ring")
-
-
-with World(3) as world:
-    try:
-        world.run(hang, timeout=8)
-    except RunTimeout as error:
-        report = str(error)
-print(report.replace("; ", "\n"))
-stack = (folder / "stack-2").read_text()
-print("\nWhat rank 2 wrote begins:", *stack.splitlines()[:4], sep="\n")
-
-# %% [markdown]
-# Rank 0 waits for a message of rank 2, and rank 2 is in `wait_for_data`. That is the whole diagnosis.
-#
-# On a cluster, where no `World` watches, the same with other tools:
-#
-# | | |
+# | where | what to type |
 # |---|---|
-# | which process is it | `srun --overlap --jobid 4711 --nodelist node12 ps -u $USER`, or `ssh` to the node |
-# | where is it, without having prepared anything | `py-spy dump --pid 1234` (a package), where that is allowed |
-# | prepared in the program | `faulthandler.register(signal.SIGUSR2)`, then `kill -USR2 1234` |
-# | prepared, with a limit | `faulthandler.dump_traceback_later(300, repeat=True)` |
+# | one machine | `torchrun --standalone --nproc-per-node 4 train.py` |
+# | several machines | the `torchrun` command above, on each of them |
+# | Slurm | `sbatch` and the job script above |
+# | one machine, a function of a communicator | `distlib launch --ranks 4 train.py:main` |
+# | Slurm, the same function | `srun distlib launch train.py:main`, which needs no address |
 #
-# A rank that has not come at all has no stack. Who is missing, only those that are there can say. Here is rank 0 of 2,
-# as if torchrun had started it on one machine, and nobody had started the other rank.
+# <details><summary>On a machine that other people use</summary>
+#
+# Torchrun opens a port, and trusts whoever reaches it: a stranger there can run programs as you. Let the torchruns meet
+# in a file of yours instead, as [lesson 16b](16b_launching.ipynb) shows, or use `distlib launch`.
+#
+# </details>
+#
+# ## A checkpoint that survives a crash
+#
+# Machines fail, and jobs end at their time limit. Then only files survive. A **checkpoint** is a file with everything
+# that a run needs to go on. What if the process is killed *while it writes* the checkpoint? Here are two ways to write:
 
 # %%
-(port,) = free_ports(1)
-(folder / "train.py").write_text("def main(comm):\n    pass\n")
-command = f"-m distlib.cli launch --patience 10 {folder}/train.py:main".split()
-done = subprocess.run(
-    [sys.executable, *command],
-    env={**os.environ, **both(port)[0], "PYTHONPATH": os.pathsep.join(sys.path)},
-    capture_output=True,
-    text=True,
-    timeout=60,
-)
-print(done.stderr)
-assert "rank 1 has not come" in done.stderr and done.returncode == 1
+State = dict[str, object]
+
+
+def overwrite(state: State, path: Path) -> None:
+    torch.save(state, path)
+
+
+def write_then_rename(state: State, path: Path) -> None:
+    part = path.with_suffix(".part")
+    with open(part, "wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())  # wait until the bytes are on the disk
+    os.replace(part, path)  # from now on the old name has the new bytes
+
 
 # %% [markdown]
-# Whatever you use, look at **two** ranks at least: one that waits, and the one that it waits for. If all ranks are in
-# `init_process_group`, go back to the four variables, then to the network that they take. A cycle, in which each rank
-# waits for another one in the cycle, needs no limit: `World` and `distlib launch` find it and say so. torch does not;
-# what it can say, [lesson 17](17_hang_clinic.ipynb) shows.
-
-# %% tags=["folded"]
-# Checks of the text above
-assert "rank 0 waits to receive" in report and "from rank 2" in report
-assert "rank 2 was computing at" in report
-assert "wait_for_data" in stack
-
-# %% [markdown]
-# ## Checkpoints
-#
-# Machines fail, and jobs have limits. What survives is what was written. So a checkpoint must be right in the one
-# moment in which everything goes wrong: when the process is killed *while it writes*.
-#
-# Let a rank be killed half way. `Killed` is a file that ends its process when half of it is written. The world
-# has `deaths={}`, so the death of a rank does not end the run.
-
-
-# %%
-class Killed:
-    """A file that kills its process when it has taken `most` bytes."""
-
-    def __init__(self, path: Path, most: int) -> None:
-        self.file, self.left = open(path, "wb", buffering=0), most
-
-    def write(self, data: bytes) -> int:
-        self.left -= self.file.write(bytes(data)[: self.left])
-        if self.left <= 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return len(data)
-
-    def flush(self) -> None:
-        pass
-
-
-STATE = {"weights": torch.full((100_000,), 0.5), "step": 30}
-
-
-def save_and_die(comm: Communicator, path: Path) -> None:
-    if comm.rank == 1:
-        torch.save(STATE, Killed(path, 200_000))
-
-
-plain = folder / "plain.pt"
-torch.save({**STATE, "step": 20}, plain)  # the checkpoint before
-with World(2, deaths={}) as world:
-    died = world.run(save_and_die, plain)[1]
-print(died)
-try:
-    torch.load(plain)
-except Exception as error:
-    said = str(error).split(". ")[0]  # the first sentence of several
-    print(f"{plain.stat().st_size:,} bytes. {type(error).__name__}: {said}")
-assert plain.stat().st_size == 200_000
-
-# %% [markdown]
-# The old checkpoint of that name is gone, and the new one ends half way. At least torch notices. What if all bytes are
-# there, but one of them is not as it was written? Disks do that, seldom; networks and memory, too.
+# A process has written step 20 into `last.pt`. Then it writes step 30, and is killed when half of the file is written.
 
 # %%
 guess_3 = predict(
-    "One bit of the weights in a file of torch.save is flipped. What does torch.load give?",
-    choices=["an error", "a wrong weight"],
+    "If the process overwrites last.pt, what does torch.load give after the kill?",
+    choices=["step 20", "step 30", "an error"],
 )
-
-# %%
-torch.save(STATE, plain)
-content = bytearray(plain.read_bytes())
-place = bytes(content).index(STATE["weights"][:4].numpy().tobytes()) + 3
-content[place] ^= 0b0100_0000
-plain.write_bytes(content)
-weights = torch.load(plain)["weights"]
-print(f"weights between {weights.min():.3g} and {weights.max():.3g}")
-print(guess_3.compare("a wrong weight"))
-assert weights.min() == 0.5 and weights.max() > 1e38
-
-# %% [markdown]
-# One bit, and a weight of 0.5 is $1.7\cdot10^{38}$. The training would go on with it.
-#
-# Four things together make a checkpoint safe: another name, fsync (of the file and of its folder), rename, checksum.
-# `distlib.launch.checkpoints` does them:
-#
-# | | what is done | why |
-# |---|---|---|
-# | write | into a file of another name, `00000030.4711.part` | a crash leaves the old checkpoints as they were |
-# | fsync | wait until the data is on the disk | else the name may get there before the data |
-# | rename | to `00000030.checkpoint`, at once | under this name there is a whole file or none |
-# | fsync | wait until the folder is on the disk | else the name may be lost |
-# | checksum | of everything, in the file's header | what is cut off or flipped is noticed before it is loaded |
-#
-# Here is a rank that writes one after another, as fast as it can. It is killed in the midst of it, a second after the
-# first one.
-
-
-# %%
-def write_for_ever(comm: Communicator, where: Path) -> None:
-    step = 0
-    while comm.rank == 1:
-        step += 1
-        write_checkpoint(where, step, {**STATE, "step": step})
-        if step == 1:
-            threading.Timer(1, os.kill, (os.getpid(), signal.SIGKILL)).start()
-
-
-where = new_folder()
-with World(2, deaths={}) as world:
-    world.run(write_for_ever, where)
-print(f"{len(steps_in(where))} checkpoints, {len(good_steps(where))} of them good,")
-print(
-    "and one half written:",
-    [path.name for path in where.glob("*.part")] or "not this time",
-)
-assert steps_in(where) == good_steps(where) != []
-
-# %% [markdown]
-# This shows the rename. It can't show the fsync: what a killed process has handed to the system is not lost. It is when
-# the power fails.
-#
-# Now we spoil some of them ourselves: one is cut off, in one a bit is flipped.
-
-# %%
-spoiled = new_folder()
-paths = {step: write_checkpoint(spoiled, step, STATE) for step in (10, 20, 30)}
-paths[30].write_bytes(paths[30].read_bytes()[:-1000])
-content = bytearray(paths[20].read_bytes())
-content[5000] ^= 1
-paths[20].write_bytes(content)
-for path in paths.values():
-    try:
-        print(f"step {read_checkpoint(path)[0]} is good")
-    except TornCheckpoint as error:
-        print(error)
-print("good:", good_steps(spoiled))
-assert good_steps(spoiled) == [10]
-
-# %% [markdown]
-# One thing is left. On a cluster each machine may have a disk of its own, and the crash may come when some have written
-# and others have not. Then ranks may have *different* last good checkpoints. If each took its own, some would train on
-# with other weights, at another step. Nothing would be noticed until the first one is done: then the others wait for
-# it.
-
-# %%
-guess_4 = predict(
-    "Good checkpoints: 10, 20, 30 on rank 0; 10, 30 on rank 1; 10, 20, 40 on rank 2. "
-    "From which step can all go on?",
-    unit="",
-)
-
-
-# %%
-def resume_from(comm: Communicator, have: list[list[int]]) -> int:
-    own = disks / str(comm.rank)
-    checkpoints = Checkpoints(comm, own, writes=True)
-    for step in have[comm.rank]:
-        write_checkpoint(own, step, {"step": step})
-    return checkpoints.resume()[0]
-
-
-disks = new_folder()
-common = SimulatedWorld(3).run(resume_from, [[10, 20, 30], [10, 30], [10, 20, 40]])
-print(common)
-print(guess_4.compare(common[0]))
-assert common == [10, 10, 10]
-
 
 # %% tags=["folded"]
-# Check of the text above
-# From their own last steps to step 60
-def go_on(comm: Communicator) -> None:
-    for _ in range((30, 30, 40)[comm.rank], 60):
-        all_reduce(comm, torch.ones(1))
+# Kills a process that writes, and looks into the folder
+HALF = 200_000  # bytes
 
 
-try:
-    SimulatedWorld(3).run(go_on)
-except DeadlockError as error:
-    why = str(error)
-assert "rank 2 has already returned, after collective call 20" in why
+def checkpoint(step: int) -> State:
+    return {"step": step, "weights": torch.full((100_000,), 0.5)}
 
-# %% [markdown]
-# Not the smallest of the last ones, which is 30: rank 2 does not have it. The ranks must agree on the last step that
-# *all* of them have. You will write that.
-#
-# ## Elastic
-#
-# With good checkpoints a lost rank costs the steps since the last one, and the time to notice the loss and to start
-# again. This is a training on the digits that does not depend on the number of ranks: each step has the same 48 images,
-# and each rank takes its share of them. It is in float64, to see how exact it is. It resumes, and every 10 steps it
-# writes.
+
+def write_and_die(
+    comm: Communicator, write: Callable[[State, Path], None], path: Path
+) -> None:
+    if comm.rank == 1:  # the system kills a process that makes a file longer than this
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (HALF, HALF))
+        write(checkpoint(30), path)
+
+
+def killed_in(write: Callable[[State, Path], None]) -> tuple[dict[str, int], str]:
+    """The bytes of each file in the folder, and what torch.load gives."""
+    path = Path(tempfile.mkdtemp(dir=folder)) / "last.pt"
+    torch.save(checkpoint(20), path)
+    with World(2, deaths={}) as world:
+        world.run(write_and_die, write, path)
+    try:
+        good = f"step {torch.load(path)['step']}"
+    except RuntimeError:
+        good = "an error"
+    return {each.name: each.stat().st_size for each in path.parent.iterdir()}, good
+
 
 # %%
+found = {
+    "overwritten": killed_in(overwrite),
+    "renamed": killed_in(write_then_rename),
+}
+for name, (_, good) in found.items():
+    print(f"{name}: torch.load gives {good}")
+print(guess_3.compare(found["overwritten"][1]))
+compare_costs(
+    {
+        f"{name}: {file}": {"bytes": size}
+        for name, (files, _) in found.items()
+        for file, size in sorted(files.items(), reverse=True)
+    },
+    title="The files after the kill",
+)
+
+# %% tags=["folded"]
+# Checks of the numbers above
+assert found["overwritten"] == ({"last.pt": HALF}, "an error")
+files, good = found["renamed"]
+assert good == "step 20" and files["last.part"] == HALF < files["last.pt"]
+
+# %% [markdown]
+# `torch.save` empties the old file before it writes the new bytes, so the kill destroys both steps. With a rename, only
+# the file with the other name is half, and `last.pt` still has step 20.
+#
+# **Write a checkpoint under another name, then rename it.**
+#
+# <details><summary>What this does not protect from</summary>
+#
+# | if … | then … |
+# |---|---|
+# | the power fails | the disk may have the new name, but not the bytes: hence `fsync`, also for the folder |
+# | a bit of the file flips | `torch.load` gives a wrong weight, and only a checksum notices |
+# | each machine has its own disk | the last checkpoints may differ: the ranks must agree on one that all of them have |
+#
+# [Lesson 16b](16b_launching.ipynb) shows the last two.
+#
+# </details>
+#
+# ## Going on after a failure
+#
+# How does a run go on after a failure? Here is a script of plain PyTorch for two ranks. The model, its data and
+# `write_then_rename` are in `parts.py`, which a folded cell makes. Before step 37 of the first start, rank 1 is killed:
+
+# %%
+SCRIPT = """
+from parts import *
+
+dist.init_process_group("gloo")
+rank, size = dist.get_rank(), dist.get_world_size()
+model, optimizer = make_model()
+first = 0
+if LAST.exists():
+    state = torch.load(LAST)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    first = state["step"]
+replica = DistributedDataParallel(model)
+for step in range(first, 60):
+    if rank == 1 and step == 37 and is_first_start():
+        os.kill(os.getpid(), signal.SIGKILL)
+    optimizer.zero_grad()
+    loss = loss_of(replica, step, rank, size)
+    loss.backward()
+    optimizer.step()
+    note(step, loss)
+    if step % 10 == 9 and rank == 0:
+        both = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        write_then_rename({**both, "step": step + 1}, LAST)
+dist.destroy_process_group()
+"""
+
+# %% tags=["folded"]
+# The functions that the script needs, and the same training in one process, without a failure
+from distlib.training.datasets import digits
+
+HEADER = """
+import os
+import signal
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+from distlib.training.datasets import digits
+
+FOLDER = Path(__file__).parent
+LAST = FOLDER / "last.pt"
+State = dict[str, object]
 train_set, _ = digits()
 images = (train_set.images - train_set.images.mean(dim=0)).flatten(1).double()
-labels = train_set.labels
-BATCH, EVERY = 48, 10
-
-Trouble = Callable[[Communicator, int], None]
+"""
+FOLDER = folder
+train_set, _ = digits()
+images = (train_set.images - train_set.images.mean(dim=0)).flatten(1).double()
 Losses = list[tuple[int, float]]
 
 
-def one_step(comm: Communicator, model: nn.Module, step: int) -> float:
-    """Gradients of the batch of this step, of which each rank computes a part."""
-    generator = torch.Generator().manual_seed(step)
-    chosen = torch.randperm(len(labels), generator=generator)[:BATCH]
-    mine = chosen[comm.rank :: comm.world_size]
-    model.zero_grad()
-    loss = cross_entropy(model(images[mine]), labels[mine], reduction="sum") / BATCH
-    loss.backward()
-    parts = [parameter.grad for parameter in model.parameters()]
-    total = torch.cat([loss.detach()[None], *(part.flatten() for part in parts)])
-    all_reduce(comm, total)
-    nn.utils.vector_to_parameters(total[1:], parts)
-    return float(total[0])
-
-
-# %%
-def train(
-    comm: Communicator, where: Path, steps: int, trouble: Trouble | None = None
-) -> Losses | int:
-    """Train from the last checkpoint on. Returns (step, loss) for each, or REQUEUE."""
+def make_model() -> tuple[nn.Module, torch.optim.Optimizer]:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)).double()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    checkpoints = Checkpoints(comm, where)
-    first, state = checkpoints.resume()
-    if state is not None:
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
+    return model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+
+def loss_of(model: nn.Module, step: int, rank: int = 0, size: int = 1) -> torch.Tensor:
+    """Of a rank's part of the 48 images of a step."""
+    generator = torch.Generator().manual_seed(step)
+    chosen = torch.randperm(len(images), generator=generator)[:48]
+    mine = chosen[rank::size]
+    return cross_entropy(model(images[mine]), train_set.labels[mine])
+
+
+def is_first_start() -> bool:
+    return os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+
+
+def note(step: int, loss: torch.Tensor) -> None:
+    """Write the mean of the ranks' losses into a file of this rank."""
+    mean = loss.detach() / dist.get_world_size()
+    dist.all_reduce(mean)
+    start = "first" if is_first_start() else "second"
+    with open(FOLDER / f"{start}-start-rank-{dist.get_rank()}", "a") as file:
+        file.write(f"{step} {mean.item()}\n")
+
+
+def losses_of(run: Path, start: str) -> dict[str, Losses]:
+    """Of each rank that has trained after this start."""
+    found = {}
+    for path in run.glob(f"{start}-start-*"):
+        lines = (line.split() for line in path.read_text().splitlines())
+        found[path.name[-6:]] = [(int(step), float(loss)) for step, loss in lines]
+    return found
+
+
+def train(
+    model: nn.Module, optimizer: torch.optim.Optimizer, steps: range
+) -> list[tuple[int, float]]:
     losses = []
-    for step in range(first, steps):
-        if trouble is not None:
-            trouble(comm, step)
-        losses.append((step, one_step(comm, model, step)))
+    for step in steps:
+        optimizer.zero_grad()
+        loss = loss_of(model, step)
+        loss.backward()
         optimizer.step()
-        ends = ends_soon(comm)
-        if ends or (step + 1) % EVERY == 0:
-            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            checkpoints.save(step + 1, state)
-        if ends:
-            return REQUEUE
+        losses.append((step, loss.item()))
     return losses
 
 
-alone = new_folder()
-undisturbed = SimulatedWorld(1).run(train, alone, 60)[0]
-print(f"one rank, undisturbed: loss {undisturbed[0][1]:.3f} → {undisturbed[-1][1]:.3f}")
+copied = (write_then_rename, make_model, loss_of, is_first_start, note)
+parts = "\n\n".join(inspect.getsource(each) for each in copied)
+
+
+def new_run() -> Path:
+    """A folder with the script, and without a checkpoint."""
+    run = Path(tempfile.mkdtemp(dir=folder))
+    (run / "parts.py").write_text(HEADER + parts)
+    (run / "train.py").write_text(SCRIPT)
+    return run
+
+
+model, optimizer = make_model()
+undisturbed = train(model, optimizer, range(40))
+after_40 = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+undisturbed += train(model, optimizer, range(40, 60))
+
+
+def resume(with_momentum: bool) -> Losses:
+    """From step 40 on, in one process, with or without the state of the optimizer."""
+    model, optimizer = make_model()
+    model.load_state_dict(after_40[0])
+    if with_momentum:
+        optimizer.load_state_dict(copy.deepcopy(after_40[1]))
+    return train(model, optimizer, range(40, 60))
+
 
 # %% [markdown]
-# Now on four ranks, and before step 37 rank 2 is killed. In a terminal the command is
-# `distlib launch --elastic 2:4 train.py:main`: begin on 4 ranks, go on as long as there are 2. Here is the same from
-# the notebook.
+# With `--max-restarts 1`, torchrun starts ranks again when one has failed, but only once.
 
 # %%
-guess_5 = predict("Rank 2 is killed before step 37. Which step is done next?", unit="")
-
-
-# %%
-def kill_rank_2(comm: Communicator, step: int) -> None:
-    if (comm.rank, step, comm.world_size) == (2, 37, 4):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-found = run_elastic(
-    train, new_folder(), 60, kill_rank_2, lowest=2, highest=4, say=print
+guess_4 = predict(
+    "Rank 1 is dead. Which of the two ranks does torchrun start again?",
+    choices=["only rank 1", "both ranks"],
 )
-again = found[0][0][0]
-print(f"{len(found)} ranks are left; they began at step {again}")
-print(guess_5.compare(again))
-later = undisturbed[again:]
-largest = max(abs(a - b) for (_, a), (_, b) in zip(found[0], later, strict=True))
-print(f"largest difference to the undisturbed losses: {largest:.0e}")
-assert len(found) == 3 and again == 30 and largest < 1e-9
-assert BATCH // 4 == 12
 
 # %%
+run = new_run()
+torchrun("--nproc-per-node", 2, "--max-restarts", 1, run / "train.py")
+first, second = losses_of(run, "first"), losses_of(run, "second")
+print(guess_4.compare("both ranks" if len(second) == 2 else "only rank 1"))
+
+# %% [markdown]
+# Torchrun starts both ranks, because rank 0 can't go on either: its process group has lost a member, and a new rank 1
+# has another address. Both ranks load the checkpoint.
+
+# %%
+guess_5 = predict("Which step do both ranks do first after the second start?", unit="")
+
+# %%
+print(guess_5.compare(second["rank-0"][0][0]))
+again = dict(first["rank-0"]) | dict(second["rank-0"])
+difference = max(abs(again[step] - loss) for step, loss in undisturbed)
+print(f"largest difference from the losses of an undisturbed run: {difference:.0e}")
 curves(
-    {"one rank, undisturbed": undisturbed, "3 ranks from step 30": found[0]},
+    {"first start": first["rank-0"], "second start": second["rank-0"]},
     along="steps",
     values="loss",
-    title="After the loss of a rank: the same losses",
-    subtitle="48 images per step; rank 2 of 4 was killed before step 37, "
-    "the last checkpoint was that of step 30",
+    title="A run that goes on after the loss of a rank",
+    subtitle="rank 1 is killed before step 37",
 )
 
+# %% tags=["folded"]
+# Checks of the numbers above
+assert set(first) == set(second) == {"rank-0", "rank-1"}
+assert [step for step, _ in first["rank-0"]] == list(range(37))
+assert [step for step, _ in second["rank-0"]] == list(range(30, 60))
+assert difference < 1e-9 and set(again) == set(range(60))
+
 # %% [markdown]
-# Seven steps are done twice: first by four ranks, then by three. The losses are those of a run to which nothing
-# happened, to rounding: a sum of three parts is rounded differently from a sum in one piece.
+# The last checkpoint has 30 steps, numbered 0 to 29, so both ranks go on with step 30, and steps 30 to 36 are done
+# twice. Up to rounding, the losses are the same as in an undisturbed run, because the checkpoint has everything that
+# the next step depends on: the weights, the momentum of the optimizer, and the number of the step, which chooses the
+# images.
 #
-# That is so because two things hold. The checkpoint has *everything* that the next step depends on: the weights, the
-# momentum, and the step, from which the batch is drawn. A rate that changes has a state that belongs in it, too. And a
-# step is the same whatever the number of ranks: the batch is fixed, and so is the rate. If
-# each rank had 12 images of its own, three ranks would have a batch of 36, and lesson 06 applies: another rate. With
-# dropout each rank draws masks of its own, so three ranks can't repeat what four have drawn.
+# **With `--max-restarts` torchrun starts all ranks again. Resuming is your program's job.**
 #
-# **Try it.** Leave the optimizer's state out of what is loaded, and see how large the difference becomes.
+# <details><summary>Where this stops being true</summary>
+#
+# | if … | then … |
+# |---|---|
+# | ranks use gloo, and torchrun has `--standalone` or `--rdzv-…` | the new ranks can't join: see below the table |
+# | a cable is cut | no rank ends, and nobody notices before a time limit |
+# | a machine is lost with its disk | the checkpoint is lost, too: write to a folder that all machines see |
+# | fewer machines are left | `--nnodes 1:2` goes on with one machine |
+# | the job reaches its time limit | Slurm ends torchrun, too. Ask for a signal before the limit |
+#
+# With gloo, set `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` before you call torchrun. Without it, torch 2.13 keeps its store
+# after a failure, and the new ranks find the addresses of dead ranks in the store. With it, each start has a new store.
+# [Lesson 16b](16b_launching.ipynb) has more about the other rows.
+#
+# </details>
+#
+# **Try it.** What happens if a checkpoint has no momentum? Go on from step 40 without it.
 
 # %%
-without_momentum = False  # change this line
-
-
-def train_again(comm: Communicator, where: Path) -> Losses | int:
-    """From the checkpoint of step 40 on, with or without the optimizer's state."""
-    _, state = read_checkpoint(alone / "00000040.checkpoint")
-    if without_momentum:
-        state["optimizer"]["state"] = {}
-    Checkpoints(comm, where).save(40, state)
-    return train(comm, where, 60)
-
-
-tried = SimulatedWorld(1).run(train_again, new_folder())[0]
+tried = resume(with_momentum=True)  # change this line
 print(f"last loss {tried[-1][1]:.6f}, undisturbed {undisturbed[-1][1]:.6f}")
 
 # %% tags=["folded"]
 # One way to do it
-# The momentum is missing, and the losses differ
-without_momentum = True
-forgetful = SimulatedWorld(1).run(train_again, new_folder())[0]
+forgetful = resume(with_momentum=False)
 print(f"last loss {forgetful[-1][1]:.6f}, undisturbed {undisturbed[-1][1]:.6f}")
-assert tried[-1] == undisturbed[-1]
-pairs = zip(forgetful, undisturbed[40:], strict=True)
-assert max(abs(a - b) for (_, a), (_, b) in pairs) > 1e-3
+assert tried[-1] == undisturbed[-1] or tried == forgetful
+assert abs(forgetful[-1][1] - undisturbed[-1][1]) > 1e-3
 
 # %% [markdown]
-# ### Silence
-#
-# A killed process is a friendly death: the system closes its connections, and the others see the end at once. (So it is
-# over TCP. Where NCCL's ranks share memory, no connection ends; there torchrun sees the end of its process.) The other
-# kind is silence. A cable is pulled, a switch fails, a process is stopped: no end arrives, only nothing any more. But
-# nothing arrives from a rank that is computing, either. **Only a time limit tells them apart**, and it can be wrong.
-#
-# So we stop rank 1. It is not ended: it is there, and it may wake up later. The limit is 8 seconds.
-
-
-# %%
-def stop_rank_1(comm: Communicator, step: int) -> None:
-    if (comm.rank, step, comm.world_size) == (1, 37, 3):
-        os.kill(os.getpid(), signal.SIGSTOP)
-
-
-began = time.monotonic()
-found = run_elastic(
-    train, new_folder(), 60, stop_rank_1, lowest=2, highest=3, silence=8, say=print
-)
-took = time.monotonic() - began
-print(f"{len(found)} ranks, from step {found[0][0][0]}: {took:.0f} s")
-largest = max(abs(a[1] - b[1]) for a, b in zip(found[0], later, strict=True))
-assert len(found) == 2 and found[0][0][0] == 30 and largest < 1e-9
-assert SILENCE == 3  # seconds, between machines
-
-# %% [markdown]
-# Each rank gives a sign of life, from a thread of its own, so a rank that computes for long is not silent. Nor is one
-# that hangs, such as the one that waited for a file: for that you need the tools for hangs. And a limit that is shorter
-# than a call that keeps Python's lock kills a healthy rank.
-#
-# The one that is silent is *killed* before the others go on. Otherwise it might wake up and write a checkpoint into a
-# run that has moved on. Clusters call that fencing.
-#
-# Between machines the sign of life is TCP's: the connections of `distlib launch` ask the other machine every second,
-# and give up after 3 s. That finds a machine or a cable that is gone. It does not find the process that we stopped: its
-# machine still answers for it. Nor can anybody kill what is behind a cut cable. So a rank that has lost rank 0's
-# machine ends itself, and *one* place decides who goes on: torchrun's store, or Slurm. Otherwise both sides
-# might. torch's own calls wait for their time limit, the 30 minutes from above. Often Linux is faster: after some 15
-# minutes it gives up a connection on which something was sent and not confirmed.
-#
-# `torchrun` makes a run elastic over machines: `torchrun --nnodes 1:4 --max-restarts 3 …` goes on with the nodes that
-# are left, as long as the one named in `--rdzv-endpoint` is among them. It notices a loss when a rank fails: after a
-# killed process at once, after a cut cable as late as torch's own calls do. Then all ranks start again (after the loss
-# of a node that takes some 45 s), and your function resumes. So the folder must be one that all nodes see: a new node
-# has no checkpoints of its own, and all ranks would begin at step 0. A node that is late, or back with its torchrun
-# started again, is taken in by another start of all ranks.
-#
-# Each node counts its own restarts, and the run ends when one would need a fourth. To take in a late node, the others
-# stop their ranks, and not all at the same moment. Ranks of another node may fail by that, and it counts a restart.
-# Allow more restarts than you expect losses.
-#
-# Set `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` on every node. There are two stores: the torchruns meet in the one of
-# `--rdzv-endpoint`, the ranks in another, at `MASTER_ADDR` on the node that has rank 0. Without the variable, a
-# torchrun of torch 2.13 keeps the ranks' address of its first start for all later ones. If a node is late, or if the
-# node with rank 0 is lost and two or more are left, some look for each other in the old store, some in the new one.
-# Then the run ends after a minute or two, or waits until a time limit.
-#
-# (The project's `tests/launch/test_two_machines.py` does this as root. Of two machines that are cut off, each names the
-# other. torchrun goes on without a machine that has no store, and of three without the one that had rank 0. Killed and
-# started again, a machine is taken in. The losses are those of an undisturbed run.)
-#
-# ### Before the limit
-#
-# A job that reaches its time limit is killed. Slurm can send a signal before, if the job script asks for it, and put
-# the job back into the queue:
-#
-#     #SBATCH --time=24:00:00 --requeue --open-mode=append
-#     #SBATCH --signal=USR1@60             # to all ranks, 60 to 120 s before the limit
-#     srun distlib launch train.py:main    # the same script each time: it resumes
-#     if [ $? -eq 75 ]; then scontrol requeue $SLURM_JOB_ID; fi
-#
-# `distlib launch --script train` prints such a script, whole. A step and a checkpoint must fit into the 60 s.
-#
-# Signals reach the ranks in the middle of different steps. So `ends_soon(comm)` is an all-reduce: if one rank has got
-# the signal, all ranks stop after the same step. Then they write, and return `REQUEUE`, which becomes the exit status
-# of the launch. (Not under torchrun, to which 75 is a failure.) On your machine, `distlib launch --ranks 4` passes a
-# signal on to its ranks by a file. In this notebook rank 1 makes the file, in step 37 of a million. Then a second job
-# goes on.
-
-# %%
-where = new_folder()
-notice = new_folder() / "notice"
-EVERY = 10**9  # so that only the notice makes them write
-
-
-def give_notice_in_37(comm: Communicator, step: int) -> None:
-    if (comm.rank, step) == (1, 37):
-        notice.touch()
-
-
-results = run_elastic(
-    train, where, 1_000_000, give_notice_in_37, lowest=2, highest=2, notice=notice
-)
-print("returned", results, "and the checkpoints are after steps:", *steps_in(where))
-found = run_elastic(train, where, 43, lowest=2, highest=2)
-EVERY = 10  # as before
-print("the second job does steps", *(step for step, _ in found[0]))
-assert results == [REQUEUE, REQUEUE] == [75, 75] and good_steps(where) == [38]
-assert [step for step, _ in found[0]] == [38, 39, 40, 41, 42]
-
-# %% [markdown]
-# 75 is `EX_TEMPFAIL` of the mail programs of old: try again later. Any number that no error uses will do: 1 is
-# Python's, 128 and more are the signals'.
-#
-# ## Delay and bandwidth
-#
-# Between machines a message is slower than within one, and in two ways: it is *late*, and it is *long*. Lessons
-# [02](02_all_reduce.ipynb) and [03](03_trees_and_grids.ipynb) have the formulas: of eight ranks, a ring pays 14
-# latencies and sends 1.75 tensors one after another, a tree pays 6 and sends 6. So there is a size up to which the tree
-# is faster. Only the links are new here.
-
-# %%
-DISTANT = Link(latency=5e-3, bandwidth=100e6)
-IN_A_CLUSTER = Link(latency=20e-6, bandwidth=1.25e9)
-
-
-def crossover(link: Link) -> float:
-    return (14 - 6) * link.latency / (6 - 1.75) * link.bandwidth  # bytes
-
-
-for link in (DISTANT, IN_A_CLUSTER):
-    network = f"{1e6 * link.latency:,.0f} µs and {link.bandwidth / 1e6:,.0f} MB/s"
-    print(f"{network}: up to {crossover(link):,.0f} bytes the tree, then the ring")
-
-# %% tags=["folded"]
-# Checks of the numbers above, in virtual time
-
-
-def reduce(comm: Communicator, numbers: int, algorithm: str) -> None:
-    all_reduce(comm, torch.zeros(numbers), algorithm=algorithm)
-
-
-for link in (DISTANT, IN_A_CLUSTER):
-    simulated = SimulatedWorld(8, Cluster.flat(8, link))
-    for factor, expected in ((0.98, "tree"), (1.02, "ring")):
-        found = {}
-        for algorithm in ("ring", "tree"):
-            simulated.run(reduce, int(factor * crossover(link)) // 4, algorithm)
-            found[algorithm] = simulated.elapsed
-        assert min(found, key=found.get) == expected
-assert 47_000 < crossover(IN_A_CLUSTER) < 47_100
-
-# %% [markdown]
-# Where a message needs 20 µs and a link has 10 Gbit/s, the ring of eight ranks wins from 47 KB on. That is for links
-# that are all alike and that nobody else uses. NCCL's tree cuts the tensor into pieces that follow one another, so it
-# is good at large ones, too: there let NCCL choose.
-#
-# ## What to type where
-#
-# | where you are | what to type |
-# |---|---|
-# | your laptop | `make lab`; a script: `distlib launch --ranks 4 train.py:main` |
-# | Docker | `docker compose -f docker/compose.yaml up`, and open the address in its last line |
-# | one machine with GPUs | `make lab`: `World(4)` takes NCCL if there are 4 GPUs. In Docker: `… up lab-gpu` |
-# | some machines without a scheduler | on each of them, the line below this table |
-# | a cluster with Slurm | `srun --nodes 2 --ntasks-per-node 4 distlib launch train.py:main` |
-# | a training longer than one job | `distlib launch --script train > train.sbatch`, then `sbatch train.sbatch` |
-# | a notebook in a Slurm job | `distlib launch --script lab > lab.sbatch`, `sbatch lab.sbatch`; then read its log |
-# | … with ranks on all nodes of the job | `SlurmWorld(ranks_per_node=4)` of `distlib.launch.slurm_world` |
-# | a JupyterHub in the browser | nothing: the course is there; a terminal of it has `distlib`, too |
-# | anywhere, if it does not work | `distlib doctor` |
-#
-#     torchrun --nnodes 2 --nproc-per-node 4 \
-#         --rdzv-backend c10d --rdzv-endpoint FIRST:29500 \
-#         -m distlib.cli launch train.py:main
-#
-# `FIRST` is the name or the address of one of these machines, under which it also knows itself. That is for machines
-# that nobody else can reach. Where others can, let torchrun meet in a file, in a folder that all machines share and
-# only you can enter: `--rdzv-endpoint FOLDER/meeting --rdzv-conf store_type=file`, with a new name for each run.
-#
-# JupyterLab in a job listens on a node that you can't reach from home. So the script's log has a line for your own
-# computer, `ssh -N -L 8888:localhost:PORT -J you@login you@node`, which makes port 8888 at home a door to that node,
-# and an address with a token to open then. The system has chosen the port, for the reason given above.
-#
-# Three cautions:
-#
-# - Under torchrun and srun, `distlib launch` takes NCCL if there are 2 to 16 ranks, each with a GPU of its own, else
-#   gloo. Under Slurm ask for the GPUs, such as `--gpus-per-node 4`.
-# - A container has 64 MB of shared memory by default, so ask for more, `--shm-size=1g`; the course's compose file does.
-# - On a cluster, the node on which you log in is not for computing. What takes more than a minute belongs in a job.
-#
 # ## In real frameworks
 #
-# All of the above is in the frameworks under other names.
+# The variables, torchrun and srun are what real clusters use. Elsewhere you meet the same under other names:
 #
-# | here | torch | elsewhere |
-# |---|---|---|
-# | `distlib launch` | `torchrun` | `accelerate launch`, `deepspeed`, `ray`, `mpirun` (sets no `RANK`) |
-# | `RANK`, `MASTER_ADDR`, … | the same | TensorFlow: `TF_CONFIG` (lesson 13); JAX: `jax.distributed.initialize(…)` |
-# | meeting by a file | `init_method="file:///…"` | MPI: the launcher's own network |
-# | `--elastic 2:4` | `torchrun --nnodes 2:4 --max-restarts 3` (nodes) | Horovod's elastic mode, Ray Train |
-# | `Checkpoints` | `torch.distributed.checkpoint`, also for shards | Orbax in JAX, `tf.train.CheckpointManager` |
-# | `ends_soon` | – | Lightning's `SLURMEnvironment(auto_requeue=True)` |
+# | here | elsewhere |
+# |---|---|
+# | `torchrun` | `accelerate launch`, `deepspeed`, `ray`; `mpirun` sets no `RANK` |
+# | `RANK`, `MASTER_ADDR`, … | TensorFlow: `TF_CONFIG`; JAX: `jax.distributed.initialize(…)` |
+# | write, then rename | Orbax in JAX, `tf.train.CheckpointManager` |
 #
-# torch can meet by a file, too, with a new file for each start. No `MASTER_ADDR`, no `MASTER_PORT`: the two processes
-# below have neither. In the file they leave their addresses, so the network must be right here, too.
+# If the model is sharded, no rank has a whole checkpoint. With `torch.distributed.checkpoint`, each rank writes its
+# shard into its own file. The last file is `.metadata`, a list of the others, and torch writes it by a rename. Here two
+# ranks write shards, and one process reads them all:
 
+# %% tags=["folded"]
+# The imports
+import warnings
 
-# %%
-def join_by_file(comm: Communicator, path: Path) -> float:
-    for name in NAMES:
-        os.environ.pop(name, None)
-    dist.init_process_group(
-        "gloo", init_method=f"file://{path}", rank=comm.rank, world_size=2
-    )
-    number = torch.tensor([comm.rank + 1.0])
-    dist.all_reduce(number)
-    return float(number)
+import torch.distributed.checkpoint as dcp
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
-
-with World(2, on_output=quiet) as world:
-    sums = world.run(join_by_file, new_folder() / "meeting", timeout=60)
-print(sums)
-assert sums == [3.0, 3.0]
-
-# %% [markdown]
-# And `ends_soon` is an all-reduce of torch's. Here rank 2 has got the signal.
-
-# %%
 from distlib import torch_distributed
-from distlib.launch.notice import give_notice
 
+warnings.filterwarnings("ignore", "torch.distributed is disabled")  # as we want it
 
-def compare(comm: Communicator) -> tuple[bool, bool]:
-    """ends_soon, ours and by torch."""
-    signal_came = comm.rank == 2
-    if signal_came:
-        give_notice()
-    with torch_distributed(comm, "gloo"):
-        flag = torch.tensor([int(signal_came)])
-        dist.all_reduce(flag, op=dist.ReduceOp.MAX)
-    return ends_soon(comm), bool(flag)
-
-
-with World(3) as world:
-    answers = world.run(compare)
-print(answers)
-assert answers == [(True, True)] * 3
-
-# %% [markdown]
-# ### One changed word in a script of your own
-#
-# A script of plain torch does not have to import anything of this course. If the course is installed, you change one
-# word of the script: you write `"distlib"` in place of `"gloo"` in `init_process_group`. torch finds the name, because
-# the course has announced it when it was installed.
-#
-# Then torch's collectives send the messages of this course, and so do DDP, FSDP2 and pipelines, because they call
-# torch's collectives. This works under torchrun and srun, on one machine and on several. If two calls do not fit each
-# other, the error names the ranks and the lines.
-#
-# In the script below the two ranks reduce tensors of different lengths. With gloo the script would die without a Python
-# traceback. The command is torchrun, written out.
 
 # %%
-(folder / "own.py").write_text(
-    "import torch\n"
-    "import torch.distributed as dist\n"
-    'dist.init_process_group("distlib")\n'
-    "losses = torch.ones(3 + dist.get_rank())\n"
-    "dist.all_reduce(losses)\n"
-)
-command = f"""-m torch.distributed.run --nnodes 1 --nproc-per-node 2
-    --local-addr 127.0.0.1 --rdzv-backend c10d
-    --rdzv-endpoint {new_folder()}/meeting --rdzv-conf store_type=file
-    {folder}/own.py""".split()
-done = subprocess.run(
-    [sys.executable, *command], capture_output=True, text=True, timeout=200
-)
-said = done.stderr.partition("MessageMismatch: ")[2].split(". ")[0]
-print(said)
-assert said.startswith("own.py, line 5: rank ") and done.returncode == 1
+def save_shards(comm: Communicator, where: Path) -> None:
+    with torch_distributed(comm, "gloo"):
+        model, _ = make_model()
+        fully_shard(model, mesh=init_device_mesh("cpu", (comm.world_size,)))
+        dcp.save(model.state_dict(), checkpoint_id=where)
+
+
+where = folder / "shards"
+with World(2, on_output=quiet) as world:
+    world.run(save_shards, where)
+print(sorted(path.name for path in where.iterdir()))
+model, _ = make_model()
+wanted = model[0].weight.clone()
+nn.init.zeros_(model[0].weight)
+dcp.load(model.state_dict(), checkpoint_id=where, no_dist=True)
+print("the weights are back:", torch.equal(model[0].weight, wanted))
+
+# %% tags=["folded"]
+# Checks of the numbers above
+names = sorted(path.name for path in where.iterdir())
+assert names == [".metadata", "__0_0.distcp", "__1_0.distcp"]
+assert torch.equal(model[0].weight, wanted) and wanted.abs().max() > 0
 
 # %% [markdown]
 # ## In short
 #
-# - Four variables tell each process who it is, how many there are, and where to meet.
-# - In a hang, ask which rank is where. The rank that waits is seldom the culprit.
-# - Write a checkpoint under another name, then rename it. Resume from the last step that is good on all ranks.
-# - Ask for a signal before the time limit, write, and go back into the queue.
-# - With `init_process_group("distlib")`, calls that do not fit are named by rank and line.
-#
-# <details><summary>In more words, and where these sentences stop being true</summary>
-#
-# - Four variables say who, how many, and where. torchrun sets them. Under srun your script makes them out of Slurm's,
-#   or `distlib launch` does. Wrong ones mostly show as a wait of 10 or 30 minutes; the worst shows as nothing.
-# - Never write an address or a port into a job script: ask when the job runs, or meet by a file.
-# - A hang: ask which rank is where, on two ranks at least. The one that waits is seldom the culprit.
-# - A checkpoint: another name, fsync, rename, checksum. Resume from the last step that is good on *all* ranks.
-# - An elastic run has the losses of an undisturbed one if a step is the same on any number of ranks, and the checkpoint
-#   has everything that the next step needs.
-# - Silence needs a time limit, and who is silent is ended before the others go on, where one can.
-# - Ask for a signal before the limit. Write, and go back into the queue.
-# - With `init_process_group("distlib")` in a script of plain torch, calls that do not fit are named by rank and line.
-# - Small tensors: few rounds. Large tensors: few bytes. What is small depends on latency times bandwidth, and
-#   grows with the number of ranks.
-#
-# </details>
+# - Four variables say who a rank is, how many there are, and where they meet.
+# - Wrong variables mostly make ranks wait. The worst mistake makes no error.
+# - `LOCAL_RANK` chooses the GPU. Ask for the address when the job runs.
+# - Write a checkpoint under another name, then rename it.
+# - With `--max-restarts` torchrun starts all ranks again. Resuming is your program's job.
 #
 # ## Now you
 #
-# The exercise of this lesson is a side road: no later exercise needs it. In [exercise
-# 16b](../exercises/16b_launching/16b_launching.ipynb) you write out node lists, make the variables of torch out of
-# Slurm's, and resume from the last good checkpoint that all ranks have.
+# This lesson has no exercise. Go on with [the hang clinic](17_hang_clinic.ipynb), where ranks have found each other and
+# the run hangs all the same.
+#
+# [Lesson 16b](16b_launching.ipynb) is a side road with an exercise: node lists, damaged checkpoints, silent machines,
+# and runs that go on with fewer ranks.
 #
 # ## Further reading
 #
 # - PyTorch, [torchrun](https://docs.pytorch.org/docs/stable/elastic/run.html), with the list of its variables, and
 #   [Distributed communication](https://docs.pytorch.org/docs/stable/distributed.html), under "Initialization".
-# - SchedMD, [srun](https://slurm.schedmd.com/srun.html) and [sbatch](https://slurm.schedmd.com/sbatch.html): "Output
-#   environment variables", and `--signal`, `--requeue`.
+# - SchedMD, [srun](https://slurm.schedmd.com/srun.html) and [sbatch](https://slurm.schedmd.com/sbatch.html), "Output
+#   environment variables".
 # - T. S. Pillai et al., [All File Systems Are Not Created
 #   Equal](https://www.usenix.org/conference/osdi14/technical-sessions/presentation/pillai), OSDI 2014. Why a program
 #   that writes and renames needs an fsync in between.
-# - Python, [faulthandler](https://docs.python.org/3/library/faulthandler.html);
-#   [py-spy](https://github.com/benfred/py-spy).
 # - J. Mohan et al., [CheckFreq](https://www.usenix.org/conference/fast21/presentation/mohan), FAST 2021. How often to
 #   write a checkpoint, and how to write it while the training goes on.

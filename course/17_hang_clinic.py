@@ -418,7 +418,7 @@ assert 'File "slow_rank.py", line 16 in <module>' in stacks.endings[1].text
 # | `faulthandler.register(signal.SIGUSR2)` | the line in the program; then `kill -USR2 PID` prints the stack |
 # | `faulthandler.dump_traceback_later(600)` | a call in *each step*, because each call starts the 600 seconds anew |
 #
-# A process that has not registered the signal dies of it, `torchrun` included. USR1 is Slurm's notice in lesson 16. If
+# A process that has not registered the signal dies of it, `torchrun` included. USR1 is Slurm's notice in lesson 16b. If
 # py-spy is missing here, you see a recording.
 #
 # </details>

@@ -622,7 +622,7 @@ print(write(writer, texts.characters, texts.beginning, 200, window=texts.length)
 #
 #     python -m distlib.capstone additions --way zero --ranks 4
 #
-# With `--checkpoints FOLDER`, each rank writes what it keeps, every 25 steps, by lesson 16's `Checkpoints`. The same
+# With `--checkpoints FOLDER`, each rank writes what it keeps, every 25 steps, by lesson 16b's `Checkpoints`. The same
 # command goes on from there. Let us see it: two ranks, a small model, a checkpoint every four steps of a million. When
 # the second one is there, we kill everything.
 
@@ -708,7 +708,7 @@ assert all(wanted[step] == loss for step, loss in again.items())
 # | some machines | on each: `torchrun --nnodes 2 --nproc-per-node 4 … -m distlib.capstone additions --way zero` |
 # | Docker's cluster | `on-nodes torchrun --nproc-per-node 2 -m distlib.capstone additions --way ddp` |
 # | Slurm | `srun --nodes 2 --ntasks-per-node 4 python -m distlib.capstone additions --way zero …` |
-# | Slurm, longer than a job | the same in the script of lesson 16: it returns 75 if the job ends before it does |
+# | Slurm, longer than a job | the same in the script of lesson 16b: it returns 75 if the job ends before it does |
 # | one GPU | `python -m distlib.capstone additions` takes it (an H200 had all sums right after 1,000 steps) |
 # | a GPU per rank | the same as here and under `torchrun`: NCCL is taken where each rank has a GPU of its own |
 #

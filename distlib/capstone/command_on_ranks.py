@@ -5,7 +5,7 @@
     rank 1    the same steps, and a checkpoint of its own     │ …
 
 Each rank writes what it keeps, since with most ways no other one has it. So a training goes on with as many ranks as it
-began with, from the last step of which all of them have a checkpoint (lesson 16).
+began with, from the last step of which all of them have a checkpoint (lesson 16b).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 # where the others are, and one goes on from a checkpoint after a crash.
 #
 # - **Time:** about 90 minutes.
-# - **Before:** read the lesson [Environments](../../course/16_environments.ipynb).
+# - **Before:** read the lesson [Launching](../../course/16b_launching.ipynb).
 # - **Needs:** nothing but this environment. No Slurm, no GPU.
 #
 # | part | function | visible tests | hidden tests |
