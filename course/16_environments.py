@@ -211,12 +211,14 @@ assert documented in (dist.init_process_group.__doc__ or "")
 # |---|---|
 # | `EADDRINUSE`, at once | two processes of a machine are rank 0, or another program has the port |
 # | rank 0 waits: "k/n clients joined" | only k have come: the others look elsewhere, or `WORLD_SIZE` is too large |
-# | another rank waits: "timed out" | this rank looks elsewhere: its address or its port is wrong |
-# | all ranks wait: "timed out" or "No route to host" | nobody listens: `MASTER_ADDR` is not the machine of rank 0 |
+# | others wait: "wait timeout" | they have reached the store, but some rank has not |
+# | one other rank waits: "timed out" | this rank looks elsewhere: its address or its port is wrong |
+# | all ranks wait: "timed out" or "No route to host" | nobody listens where they look, so `MASTER_ADDR` may be wrong |
 # | no error, and wrong sums | each process is alone in a world of one rank |
 #
 # The fifth mistake is the worst. Two machines train two models, because nothing is averaged, and the only symptom is a
-# loss no better than with one machine. So let your program print `WORLD_SIZE` at the start of every run.
+# loss no better than with one machine. So let your program print `WORLD_SIZE` at the start of every run. The other four
+# mistakes show themselves without half an hour of waiting, if you give `init_process_group` a short `timeout` as above.
 #
 # **Wrong variables mostly make ranks wait. The worst mistake makes no error.**
 #
@@ -257,8 +259,9 @@ meeting_places(nobody, title="Nobody is rank 0")
 #     torchrun --nnodes 2 --nproc-per-node 2 \
 #         --rdzv-backend c10d --rdzv-endpoint FIRST:29500 train.py
 #
-# `FIRST` is the name of one of the machines. The torchruns meet there before they start the ranks. They also set a
-# fifth variable, `LOCAL_RANK`: the number of a rank among the ranks of its own machine, counted from 0.
+# `FIRST` is the name of one of the machines. The torchruns meet there before they start the ranks: `rdzv` is short for
+# rendezvous, and `c10d` is torch's own store. They also set a fifth variable, `LOCAL_RANK`: the number of a rank among
+# the ranks of its own machine, counted from 0.
 
 # %%
 guess_2 = predict(
@@ -597,16 +600,14 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from distlib.training.datasets import digits
-
 FOLDER = Path(__file__).parent
 LAST = FOLDER / "last.pt"
 State = dict[str, object]
-train_set, _ = digits()
-images = (train_set.images - train_set.images.mean(dim=0)).flatten(1).double()
+images, labels = torch.load(FOLDER / "data.pt")
 """
 FOLDER = folder
 train_set, _ = digits()
+labels = train_set.labels
 images = (train_set.images - train_set.images.mean(dim=0)).flatten(1).double()
 Losses = list[tuple[int, float]]
 
@@ -622,7 +623,7 @@ def loss_of(model: nn.Module, step: int, rank: int = 0, size: int = 1) -> torch.
     generator = torch.Generator().manual_seed(step)
     chosen = torch.randperm(len(images), generator=generator)[:48]
     mine = chosen[rank::size]
-    return cross_entropy(model(images[mine]), train_set.labels[mine])
+    return cross_entropy(model(images[mine]), labels[mine])
 
 
 def is_first_start() -> bool:
@@ -667,6 +668,7 @@ parts = "\n\n".join(inspect.getsource(each) for each in copied)
 def new_run() -> Path:
     """A folder with the script, and without a checkpoint."""
     run = Path(tempfile.mkdtemp(dir=folder))
+    torch.save((images, labels), run / "data.pt")
     (run / "parts.py").write_text(HEADER + parts)
     (run / "train.py").write_text(SCRIPT)
     return run
@@ -744,7 +746,7 @@ assert difference < 1e-9 and set(again) == set(range(60))
 # | ranks use gloo, and torchrun has `--standalone` or `--rdzv-…` | the new ranks can't join: see below the table |
 # | a cable is cut | no rank ends, and nobody notices before a time limit |
 # | a machine is lost with its disk | the checkpoint is lost, too: write to a folder that all machines see |
-# | fewer machines are left | `--nnodes 1:2` goes on with one machine |
+# | fewer machines are left | `--nnodes 1:2` can go on with one machine |
 # | the job reaches its time limit | Slurm ends torchrun, too. Ask for a signal before the limit |
 #
 # With gloo, set `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` before you call torchrun. Without it, torch 2.13 keeps its store
