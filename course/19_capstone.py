@@ -1,23 +1,25 @@
 # %% [markdown]
 # # Capstone: one training, nine ways
 #
-# You have learnt eight ways to train on several ranks, each in a lesson of its own. Here they meet. One small GPT, one
-# seed, the same batches, nine ways: one process, and the eight others.
+# You have a small GPT, eight ranks and an afternoon. You know eight ways to train on several ranks, each from a lesson
+# of its own, and one way on a single process. Which of the nine do you choose? Here they all train the same model, from
+# the same seed, on the same batches.
 #
-# After this lesson you will be able to
-#
-# - say which ways give the model of one process, to rounding, which don't, and why,
-# - foresee what a way sends and keeps, and find it in the run,
-# - say which way is the first on a given cluster, and why that depends on the links,
-# - tell a fast step from a fast training,
-# - take a training from a notebook to `torchrun`, to Docker's cluster and to Slurm, and let it go on after a kill.
-#
-# **Time:** about 75 minutes. **You need:** [DDP](05_ddp.ipynb), [Large batches](06_large_batches.ipynb),
-# [Pipeline](09_pipeline.ipynb), [Tensor parallelism](10_tensor_parallel.ipynb), [ZeRO](11_zero.ipynb) and
-# [Hybrid](12_hybrid.ipynb), from which the ways come, and [Environments](16_environments.ipynb) for the last part. Two
-# of the nine ways, a server and gossip, come from [Without waiting](07_without_waiting.ipynb). No GPU.
+# > After this lesson you will be able to
+# >
+# > - say which ways give the model of one process, and which give another model,
+# > - foresee what a way sends and keeps, and find it in the run,
+# > - say which way is the fastest on a given cluster, and why that depends on the links,
+# > - tell a fast step from a fast training,
+# > - let a training go on after a kill.
+# >
+# > **Time:** about 55 minutes. **You need:** [DDP](05_ddp.ipynb), [Large batches](06_large_batches.ipynb),
+# > [Without waiting](07_without_waiting.ipynb), [Pipeline](09_pipeline.ipynb), [Tensor
+# > parallelism](10_tensor_parallel.ipynb), [ZeRO](11_zero.ipynb), [Hybrid](12_hybrid.ipynb) and
+# > [Environments](16_environments.ipynb). No GPU.
 
-# %%
+# %% tags=["folded"]
+# The imports
 import contextlib
 import inspect
 import io
@@ -38,7 +40,6 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
-# %%
 from distlib import Cluster, Communicator, Link, SimulatedWorld, World
 from distlib.capstone import (
     Additions,
@@ -67,18 +68,16 @@ from distlib.capstone.ways import (
 )
 from distlib.capstone.ways.with_ddp import with_ddp
 from distlib.capstone.ways.with_zero import with_zero
-from distlib.draw import curves, predict
+from distlib.draw import compare_costs, curves, predict
 from distlib.launch.checkpoints import steps_in
-from distlib.trainers.side_by_side import SideBySide
 from distlib.training.mesh import SmallTransformer
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 
 # %% [markdown]
-# ## The idea
+# ## A model that learns to add
 #
-# The model learns to add. A sum is a text of ten characters, with the answer's last digit first, as one adds on
-# paper:
+# The model learns to add. A sum is a text of ten characters. The answer's last digit comes first, as one adds on paper:
 
 # %%
 task = Additions(batch_size=64)
@@ -88,9 +87,8 @@ for row, last in zip(tokens[:4], following[:4, -1:], strict=True):
 print(f"{len(task.held_out):,} of 10,000 sums are in no batch")
 
 # %% [markdown]
-# The model is the transformer of lesson 12, with a table of positions. The loss counts the four characters of the
-# answer. Gradients are clipped to norm 1, the optimizer is AdamW, and the rate grows in the first 30 steps. For the
-# comparison we take a narrow model with six layers, on eight ranks, in float64: so what differs is not rounding.
+# The model is the transformer of lesson 12. Gradients are clipped to norm 1, the optimizer is AdamW, and the learning
+# rate grows during the first 30 steps. For the comparison we compute in float64, so that rounding is tiny.
 
 # %%
 MODEL = SmallTransformer(vocabulary=16, features=32, hidden=128, heads=8, num_layers=6)
@@ -101,19 +99,18 @@ numbers = sum(each.numel() for each in new_gpt(PLAN.shape).parameters())
 print(f"{numbers:,} parameters on {RANKS} ranks; {task.batch_size} sums in a step")
 
 # %% [markdown]
-# A way is a function of the communicator and of this plan. It is made of what you have written, and short. This is
-# DDP:
+# A **way** is a short function of the communicator and of this plan, made of what you have written. This is DDP:
 
 # %%
 print(inspect.getsource(with_ddp))
 
 # %% [markdown]
-# Two lines deserve a look. A rank's loss is its *share*: the sum over its part, divided by what counts in the whole
-# batch. Shares add up to the loss, also if the parts differ in size. And gradients are clipped after the average, by
-# the norm of the whole gradient.
+# Two lines deserve a look. A rank's loss is its *share*: the sum over its part of the batch, divided by the size of the
+# whole batch, so that the shares add up to the loss. And gradients are clipped after the average, by the norm of the
+# whole gradient.
 #
-# **Try it.** Print ZeRO 3 as well. Apart from the wrapper, one line differs that matters for the result: the one
-# that clips. Why can't `clip_grad_norm_` stand there?
+# **Try it.** Print ZeRO 3 as well. One line differs that matters for the result: the line that clips. Why does ZeRO 3
+# not call `clip_grad_norm_`?
 
 # %%
 # print the source of with_zero
@@ -125,11 +122,11 @@ print(inspect.getsource(with_zero))
 assert "model.clip_grad_norm(MAX_NORM)" in inspect.getsource(with_zero)
 
 # %% [markdown]
-# ## Who ends with the model of one process?
+# ## Which ways give the same model?
 #
-# All train eight steps, in which the rate still grows. The parameter server is asynchronous, and has seven workers.
-# Local SGD averages after every fourth step. Gossip talks to two neighbors in each step. The pipeline has eight stages.
-# The mesh is dp 2 × pp 2 × tp 2. All of it is simulated on this machine, which takes some tens of seconds.
+# All nine train eight steps. The parameter server is asynchronous, with seven workers. Local SGD averages after every
+# fourth step. In gossip each rank talks to two neighbors. The pipeline has eight stages, and the mesh is DP 2 × PP 2 ×
+# TP 2. All ranks are simulated, which takes some tens of seconds.
 
 # %%
 guess_1 = predict(
@@ -137,7 +134,8 @@ guess_1 = predict(
     unit="ways",
 )
 
-# %%
+# %% tags=["folded"]
+# The names of the ways, a box of eight ranks, and a training by a way
 NAMES = {
     "alone": "one process",
     "ddp": "DDP",
@@ -211,8 +209,7 @@ curves(
 )
 
 # %% [markdown]
-# The five others would lie on the line of one process; they took eight steps. Local SGD and gossip lie on each other.
-# How near is each? Here is how far its loss is from that of one process:
+# How far is each loss from that of one process? The next picture has a logarithmic scale.
 
 # %%
 apart = {}
@@ -230,18 +227,25 @@ curves(
 )
 
 # %% [markdown]
-# In float64 nothing lies between. Either a way computes the same sums in another order, and is off by rounding, or it
-# is another training. In float32 the two are harder to tell apart: rounding alone then moves weights by some 1e-5 in
-# eight steps, above all the biases of the keys. Their true gradient is 0, and AdamW makes steps of what rounding
-# leaves.
+# There is a gap of many powers of ten. The ways below it compute the same sums in another order, and differ by
+# rounding. The ways above it are other trainings: local SGD and gossip step along a part of the gradient, and the
+# server steps along an old gradient.
 #
-# The five have in common that before each step *all ranks know the whole gradient*, or its norm and their part of it.
-# The other three step earlier: along a part of the gradient (local SGD, gossip), or along an old one (the server: of a
-# seventh of the batch, with a seventh of the rate).
+# **If all ranks know the whole gradient before each step, the model is that of one process.**
 #
-# **Try it.** With plain SGD, local steps with an average after each of them are the steps of one process (lesson 06).
-# Are they with AdamW? Say what you expect, then set `round_steps`. And what if the server waits for everybody, with
-# `bound=0`?
+# <details><summary>Where this stops being true</summary>
+#
+# | if … | then … |
+# |---|---|
+# | a rank has only its part of the gradient, as in ZeRO | the norm of the whole gradient and its own part are enough |
+# | numbers are float32 | rounding moves some weights by 1e-5 in eight steps, so the gap is smaller |
+# | an asynchronous server waits for everybody | its model is that of one process, too |
+# | local SGD averages after each step | with AdamW and clipping the model is still another |
+#
+# </details>
+#
+# **Try it.** Check the last two rows. Say what you expect, then set `round_steps` to 1. And what if the server waits
+# for everybody, with `trained("parameter_server", bound=0)`?
 
 # %%
 tried = trained("local_sgd", round_steps=4)  # change this line
@@ -258,9 +262,11 @@ print(f"a server that waits: {weights_apart(waits, one):.0e}")
 assert weights_apart(each_step, one) > 1e-4 and weights_apart(waits, one) < 1e-9
 
 # %% [markdown]
-# ## Who sends, and who keeps
+# ## What does a step cost?
 #
-# A step of each way, counted. What the beginning sends, such as the first weights, is not in it.
+# Now count a training step of each way in float32: the bytes that all ranks send, what the fullest rank keeps, and the
+# time. A rank computes 10 billion operations per second. There are two clusters: one box with eight ranks and fast
+# links, and two boxes of four ranks with an ordinary network between them.
 
 # %%
 guess_2 = predict(
@@ -268,7 +274,8 @@ guess_2 = predict(
     choices=["DDP", "gossip", "parameter server", "tensor parallel", "ZeRO 3"],
 )
 
-# %%
+# %% tags=["folded"]
+# The cost of a step of each way, on three clusters
 SINGLE = replace(PLAN, dtype=torch.float32)  # as one would train
 TIMED = SINGLE.with_speed(SPEED)
 
@@ -285,28 +292,44 @@ def costs_on(cluster: Cluster) -> dict[str, StepCosts]:
     return {way: cost_of(way, where[way], **EVERY_FOURTH.get(way, {})) for way in WAYS}
 
 
+CLUSTERS = {
+    "one box": BOX,
+    "fast cluster": Cluster(2, 4, INSIDE, inter=Link(5e-6, 12.5e9)),
+    "slow cluster": Cluster(2, 4, INSIDE, inter=Link(50e-6, 125e6)),
+}
 costs = costs_on(BOX)
+times = {
+    name: {way: each.seconds for way, each in costs_on(cluster).items()}
+    for name, cluster in CLUSTERS.items()
+}
+slow, box = times["slow cluster"], times["one box"]
 model_bytes = 4 * numbers
 most = max(costs, key=lambda way: costs[way].nbytes)
+order = sorted(WAYS, key=slow.get)
+
+# %%
 print(guess_2.compare(NAMES[most]))
-SideBySide(
-    [
-        "way",
-        "messages",
-        "kB sent, all ranks",
-        "by the busiest rank, in models",
-        "kB kept by the fullest",
-    ],
-    [
-        [
-            NAMES[way],
-            f"{cost.messages:,.0f}",
-            f"{cost.nbytes / 1e3:,.0f}",
-            f"{cost.most_sent / model_bytes:.2f}",
-            f"{sum(cost.kept.values()) / 1e3:,.0f}",
-        ]
+
+# %%
+guess_3 = predict(
+    "Which way has the shortest step on two boxes with an ordinary network?",
+    choices=["DDP", "gossip", "local SGD", "mesh 2 × 2 × 2", "parameter server"],
+)
+
+# %%
+print(guess_3.compare(NAMES[order[0]]))
+compare_costs(
+    {
+        NAMES[way]: {
+            "kB sent by all": round(cost.nbytes / 1e3),
+            "kB kept at most": round(sum(cost.kept.values()) / 1e3),
+            "ms, one box": round(1e3 * box[way], 2),
+            "ms, two boxes": round(1e3 * slow[way], 2),
+        }
         for way, cost in costs.items()
-    ],
+    },
+    title="Nine ways, a training step",
+    subtitle="eight ranks; kept: parameters, gradients and the optimizer's two states, in float32",
 )
 
 # %% tags=["folded"]
@@ -328,70 +351,8 @@ assert kept["parameter_server"] == kept["alone"]
 assert 1 / 4 < kept["mesh"] / kept["alone"] < 0.3
 assert min(kept, key=kept.get) == "zero"
 
-# %% [markdown]
-# You know all of these numbers. With $N = 8$ ranks, a rank of DDP sends $2(N-1)/N = 1.75$ models, one of ZeRO 3 half as
-# much again. Gossip sends a model to each of two neighbors. Local SGD sends what DDP sends, once in four steps. The
-# server answers seven pulls, and sends seven models; a worker sends one gradient.
-#
-# Tensor parallelism sends no gradients of weights. It sends activations and their gradients, four all-reduces per
-# layer, and here a rank's add up to more than ten models. That is a property of our sizes: 576 tokens per step, and 32
-# features. Lesson 12 had the formula.
-#
-# What is kept are 16 bytes per parameter, in float32 with AdamW: parameters, gradients, two states. ZeRO 3 keeps an
-# eighth of it between two steps, the mesh a quarter and a little. Activations, and layers that are gathered for a
-# moment, are not counted.
-#
-# ## Who is the first
-#
-# Now time. Ranks compute 10 billion operations per second: what a core does with matrices as small as ours, and a tenth
-# of what it does with large ones. A layer takes two operations per
-# number of its matrices and token forward, and twice as many backward. Nothing else takes time: no norms, no
-# optimizer. Three clusters: one box; two boxes with fast links between them; two boxes with an ordinary network. Each
-# rank has its own link to the other box.
-
-# %%
-CLUSTERS = {
-    "one box": BOX,
-    "fast cluster": Cluster(2, 4, INSIDE, inter=Link(5e-6, 12.5e9)),
-    "slow cluster": Cluster(2, 4, INSIDE, inter=Link(50e-6, 125e6)),
-}
-for name, cluster in CLUSTERS.items():
-    between = f"; between {cluster.inter}" if cluster.nodes > 1 else ""
-    print(f"{name}: inside {cluster.intra}{between}")
-
-# %%
-guess_3 = predict(
-    "Which step is the shortest on the slow cluster?",
-    choices=["DDP", "gossip", "local SGD", "mesh 2 × 2 × 2", "parameter server"],
-)
-
-# %%
-times = {
-    name: {way: each.seconds for way, each in costs_on(cluster).items()}
-    for name, cluster in CLUSTERS.items()
-}
-order = sorted(WAYS, key=lambda way: times["slow cluster"][way])
-print(guess_3.compare(NAMES[order[0]]))
-
-# %%
-guess_4 = predict(
-    "And which is the second?",
-    choices=["DDP", "gossip", "mesh 2 × 2 × 2", "parameter server", "pipeline"],
-)
-
-# %%
-print(guess_4.compare(NAMES[order[1]]))
-SideBySide(
-    ["way, ms per step", *CLUSTERS],
-    [
-        [NAMES[way], *(f"{1e3 * times[name][way]:.2f}" for name in CLUSTERS)]
-        for way in order
-    ],
-)
-
 # %% tags=["folded"]
 # Checks of the numbers above and below
-slow, box = times["slow cluster"], times["one box"]
 assert order[:4] == ["local_sgd", "mesh", "gossip", "ddp"] and order[-2:] == [
     "alone",
     "tensor_parallel",
@@ -410,18 +371,33 @@ in_a_row = costs["tensor_parallel"].messages / 8
 assert 390 < in_a_row < 420 and abs(waiting - in_a_row * INSIDE.latency) < 5e-5
 
 # %% [markdown]
-# In the box links hardly count, but for one way, and what counts is who computes all the time. DDP, ZeRO, gossip and
-# local steps take an eighth of one process. Tensor parallelism takes more than a quarter longer: its messages come one
-# after the other, each with its latency. The server takes a little more than a seventh: one of the eight computes
-# nothing, and one worker has 10 of the 64 sums. In the pipeline only six of the eight stages have a layer, and there
-# are four microbatches: mostly bubble.
+# Read the poster by columns.
 #
-# Between the two boxes it is the bytes that count, and the latencies in a row. Tensor parallelism is slower than one
-# process. The mesh hardly notices the network. In the box it is one of the slower ways; here it comes second to local
-# steps, and is the fastest of the exact ways. Its axes are in the right order: tp stays inside a box, and only the
-# average along dp crosses, of a quarter of the model. With pp across in place of dp it would be as fast.
+# - **Sent.** Tensor parallelism sends most. It sends activations, four all-reduces per layer, and 576 tokens in a step
+#   are many for 32 features. Most other ways send weights or gradients. DDP sends $2(N-1)/N = 1.75$ models per rank,
+#   ZeRO 3 half as much again, and local SGD a quarter of DDP.
+# - **Kept.** ZeRO 3 keeps an eighth of what one process keeps, and the mesh a little more than a quarter.
+# - **One box.** The links are fast, so the time depends on who computes. In the pipeline, six of eight stages have a
+#   layer and there are only four microbatches, so the bubble is large.
+# - **Two boxes.** Now the bytes between the boxes decide. Tensor parallelism becomes slower than one process. The mesh
+#   hardly notices the network, because TP stays inside a box.
 #
-# **Try it.** Turn the mesh around, so that tp crosses between the boxes. How much slower does it become?
+# **The links decide which way is the fastest.**
+#
+# <details><summary>The details, and where they stop being true</summary>
+#
+# | what | detail |
+# |---|---|
+# | how time is counted | only matmuls take time: per number of a matrix and token, 2 operations forward, 4 backward |
+# | the server | one of eight ranks computes nothing, and sends seven models in a step |
+# | tensor parallelism in the box | waits for some 400 messages in a row, and takes a quarter longer than DDP |
+# | PP across the boxes in place of DP | the mesh would be as fast |
+# | larger batches | DDP catches up with the mesh, because its bytes stay and there is more to compute |
+# | two boxes with links of 12.5 GB/s | nearly the times of one box |
+#
+# </details>
+#
+# **Try it.** Turn the mesh around, so that TP crosses between the boxes. How much slower does it become?
 
 # %%
 sizes = {"dp": 2, "pp": 2, "tp": 2}  # change this line: the last axis is the innermost
@@ -438,12 +414,11 @@ assert turned.seconds > 3 * slow["mesh"]
 # %% [markdown]
 # ## A fast step, a fast training
 #
-# Local steps are the fastest on the slow cluster, per step. What one waits for is not a step, but a loss: 1.7, say. We
-# count steps in float64, and let each take what it takes in float32. What the server learns depends on the network, so
-# it trains on the slow cluster here.
+# Local SGD has the shortest step on the two boxes. But what one waits for is a loss, not a step. So we count the steps
+# that each way needs until the loss stays below 1.7, and multiply them by its time for a step.
 
 # %%
-guess_5 = predict(
+guess_4 = predict(
     "Which way is the first below a loss of 1.7 on the slow cluster?",
     choices=["local SGD", "mesh 2 × 2 × 2", "gossip", "DDP"],
 )
@@ -467,7 +442,7 @@ arrival = {way: needed[way] * slow[way] for way in WAYS}
 for way in sorted(WAYS, key=arrival.get):
     print(f"{NAMES[way]:17} {needed[way]:3} steps, {1e3 * arrival[way]:6.1f} ms")
 first = min(arrival, key=arrival.get)
-print(guess_5.compare(NAMES[first]))
+print(guess_4.compare(NAMES[first]))
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
@@ -478,16 +453,25 @@ each_step = trained("local_sgd", needed["local_sgd"] + 2, round_steps=1)
 assert abs(steps_to(each_step.losses) - needed["local_sgd"]) <= 1
 
 # %% [markdown]
-# Local steps and the mesh arrive nearly together at this loss, which is reached when the warm-up ends. The lead of an
-# eighth per step is nearly gone, since more local steps are needed. The reason is not that eight models part between
-# two averages: with an average after each step as many steps are needed here. Each rank clips, and divides by the size
-# of, a gradient of 8 sums and not of 64. Which of the two ways is the first depends on the seed and on the target: with
-# seeds 0 to 3, local steps were between 2 % earlier and 12 % later. In float32, whose first weights are others, the
-# mesh is the first with this seed.
+# Local SGD and the mesh arrive nearly together. Local SGD loses its lead because it needs more steps: each rank clips
+# its own small gradient, and divides by the size of its own gradient. Which of the two is first depends on the seed and
+# on the loss that one waits for.
 #
-# It also depends on how much local steps send. An average every fourth step is still 0.44 models per step and rank.
+# **A short step is not a short training.**
 #
-# **Try it.** Let local steps go on for eight steps before they average. Is the step shorter? Are more of them needed?
+# <details><summary>What was measured besides</summary>
+#
+# | what | found |
+# |---|---|
+# | seeds 0 to 3, loss 1.7 | local SGD from 2 % earlier to 12 % later than the mesh |
+# | trained until the model adds, loss 1.0, two seeds, float32 | local SGD needs about half as many steps again |
+# | an average after each step | as many steps as with an average after four |
+#
+# All of this is for one size of batch and one network.
+#
+# </details>
+#
+# **Try it.** Let local SGD go on for eight steps before it averages. Is the step shorter? Are more steps needed?
 
 # %%
 H = 4  # change this line
@@ -510,13 +494,14 @@ print(
 assert steps <= STEPS and steps * cost.seconds < arrival["mesh"]
 
 # %% [markdown]
-# ## Here
+# ## The whole training
 #
-# Virtual seconds say what a cluster would do. What does this machine do? Two real processes, which share its cores
-# with everything else, for some of the ways. The losses must be those from above.
+# Virtual seconds say what a cluster would do. The folded cell runs some of the ways on two real processes of this
+# machine. They give the same losses, and may well be slower than one process, because the ranks share the cores.
 
 
-# %%
+# %% tags=["folded"]
+# Some of the ways on real processes
 def tokens_per_second(comm: Communicator, way: str) -> tuple[float, float]:
     """How many tokens all ranks train on in a second here, and the last loss."""
     torch.set_num_threads(1)
@@ -540,17 +525,12 @@ for ranks, ways in (
 assert all(abs(loss - one.losses[7]) < 1e-9 for _, loss in here.values())
 
 # %% [markdown]
-# Two may well be slower than one here: the start is in it, the model is narrow, and the cores have other things to do.
-# No check holds these speeds. Run the cell twice.
-#
-# ## The whole training
-#
-# Now the model that learns it: 0.8 million parameters, batches of 128, one process. The loss falls soon, and then
-# stands still for long. Watch the sample, a sum that it has never seen. What does the model know meanwhile? We ask for
-# the loss of each character of the answer. The training takes half a minute, or two where the machine is busy.
+# Now the model that really learns to add: 0.8 million parameters, batches of 128, one process. The loss falls soon, and
+# then stands still for long. We also ask for the loss of each character of the answer. The training takes half a
+# minute, or two minutes where the machine is busy.
 
 # %%
-guess_6 = predict(
+guess_5 = predict(
     "After 300 steps, how many of the sums that it has never seen does it get right?",
     unit="percent",
 )
@@ -573,7 +553,7 @@ def progress(now: TrainingProgress) -> None:
 
 losses = train_alone(gpt, whole_task, 300, every=25, on_progress=progress)
 right = whole_task.accuracy(gpt)
-print(guess_6.compare(round(100 * right, 1)))
+print(guess_5.compare(round(100 * right, 1)))
 for row in whole_task.held_out[1:4]:
     text = whole_task.characters.decode(row)
     question, answer = text.split("=")
@@ -594,11 +574,12 @@ assert max(plateau) - min(plateau) < 0.15 and min(plateau) > 1.0
 assert min(by_character[75][:2]) > 2.1 and max(by_character[75][2:]) < 0.3
 
 # %% [markdown]
-# It soon knows the full stop, and whether the sum reaches 100. Then it stands still, and guesses the two other digits:
-# one of ten costs $\ln 10 = 2.30$. At last it finds out how to add.
+# The model soon knows the full stop, and whether the sum reaches 100. Then it stands still and guesses the two other
+# digits: a guess of one in ten costs $\ln 10 = 2.30$. At last it finds out how to add.
 #
 # The same model can learn to write. Its text is Python's own manual, which is on your machine. A hundred short steps
-# are enough for spaces, lines and frequent letters, not for words.
+# are enough for spaces, lines and frequent letters, but not for words. `python -m distlib.capstone text` in a terminal
+# trains the large model for some minutes, and then writes a page.
 
 # %%
 texts = Texts(manual(), length=32, batch_size=32)
@@ -613,18 +594,15 @@ train_alone(writer, texts, 100, every=50)
 print(write(writer, texts.characters, texts.beginning, 200, window=texts.length))
 
 # %% [markdown]
-# For words take `python -m distlib.capstone text` in a terminal. It trains the large model for some minutes, and then
-# writes a page.
+# ## A kill, and on it goes
 #
-# ## From the notebook to a script
-#
-# A way is a function of a communicator. So it runs wherever there is one. The command takes its name:
+# A way is a function of a communicator, so it runs wherever there is a communicator. This command takes its name:
 #
 #     python -m distlib.capstone additions --way zero --ranks 4
 #
-# With `--checkpoints FOLDER`, each rank writes what it keeps, every 25 steps, by lesson 16b's `Checkpoints`. The same
-# command goes on from there. Let us see it: two ranks, a small model, a checkpoint every four steps of a million. When
-# the second one is there, we kill everything.
+# With `--checkpoints FOLDER`, each rank writes what it keeps every 25 steps, and the same command goes on from there.
+# Let us see it: two ranks, a small model, a checkpoint every four steps of a million. When the second checkpoint is
+# there, we kill everything.
 
 # %%
 folder = Path(tempfile.mkdtemp())
@@ -657,10 +635,11 @@ print(
 )
 
 # %% [markdown]
-# It is to go on for eight steps after the last one that *every* rank has kept. First the losses to compare with. They
-# come from the function that the command runs, on simulated ranks, without a kill:
+# The training goes on for eight steps after the last checkpoint that *every* rank has. First we need losses to compare
+# with: from the same function on simulated ranks, without a kill.
 
-# %%
+# %% tags=["folded"]
+# The losses of a run without a kill
 last = min(steps_in(of_one_rank)[-1] for of_one_rank in folder.iterdir())
 steps = last + 8
 options = CommandOptions(
@@ -672,8 +651,7 @@ undisturbed = printed.getvalue()
 print(undisturbed)
 
 # %% [markdown]
-# Now the ranks are started by `torchrun`, as on a cluster. They get a copy of the folder, so that you can run the cell
-# again.
+# Now `torchrun` starts the ranks, as on a cluster. They get a copy of the folder, so that you can run the cell again.
 
 # %%
 copy = shutil.copytree(folder, Path(tempfile.mkdtemp()) / "copy")
@@ -697,10 +675,11 @@ assert list(again) == [str(last + 4), str(steps)]
 assert all(wanted[step] == loss for step, loss in again.items())
 
 # %% [markdown]
-# The losses are those of the undisturbed run, to the three decimals that are printed. The kill may have come when one
-# rank had written a checkpoint and the other had not yet: then both go on from the one before. Nothing of the first
-# launch was alive, and not even the launcher is the same one. What a rank keeps belongs to its place, so there must be
-# as many ranks as before; the command says so if there are not.
+# The losses are those of the undisturbed run. Nothing of the first launch was alive, not even the launcher.
+#
+# **A checkpoint holds everything that the next step needs, on each rank that has something of its own.**
+#
+# <details><summary>The command elsewhere, and where this stops being true</summary>
 #
 # | where | the command |
 # |---|---|
@@ -711,6 +690,14 @@ assert all(wanted[step] == loss for step, loss in again.items())
 # | Slurm, longer than a job | the same in the script of lesson 16b: it returns 75 if the job ends before it does |
 # | one GPU | `python -m distlib.capstone additions` takes it (an H200 had all sums right after 1,000 steps) |
 # | a GPU per rank | the same as here and under `torchrun`: NCCL is taken where each rank has a GPU of its own |
+#
+# What a rank keeps belongs to its place, so the training needs as many ranks as before, and says so if there are not.
+# If the kill comes when only one rank has written a checkpoint, both ranks go on from the checkpoint before.
+#
+# </details>
+#
+# A whole training in one file, to take home, is `distlib/capstone/train.py`: a GPT in plain torch, on any number of
+# ranks.
 #
 # **Try it.** This command has no way. What does it say? Then give it ranks that a way can't use.
 
@@ -763,41 +750,16 @@ print(f"torch's DDP: the losses differ by {gap:.0e}")
 assert gap < 1e-9
 
 # %% [markdown]
-# The names under which frameworks have the others stand in [lesson 15](15_frameworks.ipynb). Two have none there: the
-# parameter server and gossip.
+# [Lesson 15](15_frameworks.ipynb) has the names of the other ways in frameworks. The parameter server and gossip have
+# none there.
 #
 # ## In short
 #
-# - DDP, ZeRO, pipeline, tensor parallelism and the mesh gave the model of one process, to rounding.
-# - Local steps, gossip and the asynchronous server gave other models.
-# - DDP pays per parameter, tensor parallelism per token, and local steps once in several steps.
-# - Local steps had the shortest step, but needed half as many steps again until the model added.
-# - Checkpoints that survive a kill hold everything that the next step needs.
-#
-# <details><summary>In more words, and where these sentences stop being true</summary>
-#
-# - In float64, DDP, ZeRO 3, the pipeline, tensor parallelism and the mesh gave the model of one process, to rounding,
-#   with AdamW and with clipping, if the loss is a mean over what counts in the *whole* batch and the norm is that of
-#   *all* gradients. So did a server that waits for everybody ("Try it").
-# - Local steps, gossip and the asynchronous server gave other models. With AdamW also an average after each step does
-#   ("Try it"); with plain SGD, without clipping, and equal parts it would not (lesson 06).
-# - What a rank sends: 1.75 models with DDP on eight ranks, 2.6 with ZeRO 3, a quarter of DDP's with an average every
-#   fourth step. Tensor parallelism sends activations and their gradients: more than all others here, since 576 tokens
-#   are many for 32 features.
-# - In one box, with links as fast as these, whoever computes all the time is the fastest. The pipeline does not, with
-#   four microbatches, and tensor parallelism waits for the latency of some 400 messages, one after another.
-# - Between boxes with an ordinary network, and with 64 sums in a batch, a mesh was the fastest of the exact ways, as
-#   long as tp stayed inside. With tp across it took more than three times as long. With larger batches DDP catches up:
-#   its bytes stay, and there is more to compute.
-# - A short step is not a short training. Local steps were the shortest on the slow cluster, by an eighth. The loss of
-#   1.7 is reached when the warm-up ends: there the mesh and local steps with an average every fourth step were about
-#   equally early, before or after, by the seed, the target and the dtype. Trained on until the loss falls below 1.0,
-#   where the model begins to add, local steps needed half as many steps again (two seeds, float32), so the mesh was
-#   there first. That is for one batch size and one network.
-# - A training that can go on after a kill has everything that the next step needs in its checkpoints, on each rank that
-#   has something of its own.
-#
-# </details>
+# - If all ranks know the whole gradient before each step, the model is that of one process.
+# - Local SGD, gossip and an asynchronous server train other models.
+# - DDP sends per parameter, TP per token, and local SGD only now and then.
+# - A short step is not a short training: count the steps to the loss.
+# - A checkpoint holds everything that the next step needs, on each rank.
 #
 # ## Now you
 #

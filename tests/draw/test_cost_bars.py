@@ -29,7 +29,7 @@ def test_nothing_sent_at_all() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{}, {"a": {}}, {"a": {"x": 1}, "b": {"y": 1}}, {"a": {"x": -1}}, {str(n): {"x": 1} for n in range(9)}],
+    [{}, {"a": {}}, {"a": {"x": 1}, "b": {"y": 1}}, {"a": {"x": -1}}, {str(n): {"x": 1} for n in range(10)}],
 )
 def test_costs_that_cannot_be_drawn(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected"):

@@ -26,7 +26,7 @@ def compare_costs(
     """Draw several quantities of several ways next to one another.
 
     Args:
-        ways: name of a way → name of a quantity → how much. 1 to 8 ways, which have the same 1 to 4 quantities.
+        ways: name of a way → name of a quantity → how much. 1 to 9 ways, which have the same 1 to 4 quantities.
         title, subtitle: the headline and the line below it.
         show: how a number is written next to its bar.
 
@@ -34,8 +34,8 @@ def compare_costs(
         ValueError: there is nothing to draw, too much, the ways have different quantities, or a number is below 0.
     """
     quantities = list(next(iter(ways.values()), {}))
-    if not 1 <= len(ways) <= 8 or not 1 <= len(quantities) <= 4:
-        raise ValueError(f"expected 1 to 8 ways with 1 to 4 quantities, got {len(ways)} with {len(quantities)}")
+    if not 1 <= len(ways) <= 9 or not 1 <= len(quantities) <= 4:
+        raise ValueError(f"expected 1 to 9 ways with 1 to 4 quantities, got {len(ways)} with {len(quantities)}")
     for name, amounts in ways.items():
         if list(amounts) != quantities or min(amounts.values()) < 0:
             raise ValueError(f"{name}: expected {quantities} of at least 0, got {dict(amounts)}")
