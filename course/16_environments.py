@@ -318,7 +318,7 @@ assert [each["LOCAL_RANK"] for each in launched] == ["0", "1", "0", "1"]
 assert {each["WORLD_SIZE"] for each in launched} == {"4"}
 
 # %% [markdown]
-# `RANK` counts through all machines, while `LOCAL_RANK` begins with 0 on each of them. (Here one machine plays both.)
+# `RANK` counts through all machines, while `LOCAL_RANK` begins with 0 on each of them. (Here your machine plays both.)
 # GPUs are counted in the same way, so a rank takes the GPU with this number:
 #
 #     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
@@ -345,7 +345,7 @@ assert {each["WORLD_SIZE"] for each in launched} == {"4"}
 # | `LOCAL_RANK` | `SLURM_LOCALID` |
 # | `MASTER_ADDR`, `MASTER_PORT` | nothing |
 #
-# The last row is where job scripts go wrong. On Monday you look up the first node of your job, and write its name down:
+# Job scripts go wrong in the last row. On Monday you look up the first node of your job, and write its name down:
 #
 #     #SBATCH --nodes=2
 #     export MASTER_ADDR=node07                # written down by hand
@@ -438,8 +438,8 @@ for number in (job, job + 20_000):
 # | one machine | `torchrun --standalone --nproc-per-node 4 train.py` |
 # | several machines | the `torchrun` command above, on each of them |
 # | Slurm | `sbatch` and the job script above |
-# | one machine, a `main(comm)` of this course | `distlib launch --ranks 4 train.py:main` |
-# | Slurm, a `main(comm)` of this course | `srun distlib launch train.py:main`, which needs no address |
+# | one machine, a function of a communicator | `distlib launch --ranks 4 train.py:main` |
+# | Slurm, the same function | `srun distlib launch train.py:main`, which needs no address |
 #
 # <details><summary>On a machine that other people use</summary>
 #
@@ -535,8 +535,8 @@ files, good = found["renamed"]
 assert good == "step 20" and files["last.part"] == HALF < files["last.pt"]
 
 # %% [markdown]
-# `torch.save` empties the old file before it writes the new bytes, so the kill destroys both steps. With the rename,
-# only the other file is cut off, and `last.pt` still has step 20.
+# `torch.save` empties the old file before it writes the new bytes, so the kill destroys both steps. With a rename, only
+# the file with the other name is half, and `last.pt` still has step 20.
 #
 # **Write a checkpoint under another name, then rename it.**
 #
@@ -732,9 +732,10 @@ assert [step for step, _ in second["rank-0"]] == list(range(30, 60))
 assert difference < 1e-9 and set(again) == set(range(60))
 
 # %% [markdown]
-# The last checkpoint was written after step 29, so both ranks go on with step 30, and steps 30 to 36 are done twice. Up
-# to rounding, the losses are the same as in an undisturbed run, because the checkpoint has everything that the next
-# step depends on: the weights, the momentum of the optimizer, and the number of the step, which chooses the images.
+# The last checkpoint has 30 steps, numbered 0 to 29, so both ranks go on with step 30, and steps 30 to 36 are done
+# twice. Up to rounding, the losses are the same as in an undisturbed run, because the checkpoint has everything that
+# the next step depends on: the weights, the momentum of the optimizer, and the number of the step, which chooses the
+# images.
 #
 # **With `--max-restarts` torchrun starts all ranks again. Resuming is your program's job.**
 #

@@ -6,7 +6,7 @@
     # %% [markdown] answer="why_a_ring" points=2            free text, marked by hand
     # %% tags=["raises-exception"]                          tags stay as they are, on any cell
     # %% [markdown] text="hand_in"                          a text that stands in every exercise: see `texts`
-    # %% tags=["folded"]                                    a code cell that is shown folded: its first line, a comment
+    # %% tags=["folded"]                                    code of which the first line is shown, a comment
 
 The value is the cell's grade_id, and becomes the cell's id as well.
 """
@@ -24,7 +24,8 @@ KINDS = ("solution", "test", "readonly", "answer")
 KNOWN_KEYS = (*KINDS, "points", "tags", "text")
 IGNORED_KEYS = ("lines_to_next_cell", "lines_to_end_of_cell_marker")  # jupytext's note about blank lines
 
-FOLDED = "folded"  # a tag: one way to do what the text asks for, or assertions that only guard the text
+FOLDED = "folded"  # a tag: one way to do what the text asks for, code that nobody need read, or a check of the text
+CHECK = "# Check"  # the beginning of a folded cell whose assertions only guard the text
 
 HIDDEN_MARKERS = ("### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS")
 

@@ -8,9 +8,16 @@ import jupytext
 import nbformat
 from nbformat import NotebookNode
 
-from distlib.authoring.cells import FOLDED, AuthoringError, check_assignment, check_cell, nbgrader_metadata, text_of
+from distlib.authoring.cells import (
+    CHECK,
+    FOLDED,
+    AuthoringError,
+    check_assignment,
+    check_cell,
+    nbgrader_metadata,
+    text_of,
+)
 from distlib.classroom.self_check.hints import EXERCISES, hints_in
-from distlib.folded_answers import is_answer
 
 NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -60,8 +67,8 @@ def _cell_lines(text: str, filename: str, count: int) -> list[int]:
 def _clean_cell(cell: NotebookNode, metadata: dict[str, object] | None, position: int) -> NotebookNode:
     kept: dict[str, Any] = {"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {}
     if FOLDED in kept.get("tags", ()):
-        # An answer's output is folded by not being there: it runs only when it is asked for.
-        kept["jupyter"] = {"source_hidden": True, "outputs_hidden": not is_answer(cell.source)}
+        # What such a cell draws or says is for readers, but for what a check of the text says.
+        kept["jupyter"] = {"source_hidden": True, "outputs_hidden": cell.source.startswith(CHECK)}
     if metadata is not None:
         kept["nbgrader"] = metadata
     # A random id would change every notebook at every build.

@@ -20,6 +20,7 @@ import psutil
 import pytest
 from nbclient import NotebookClient
 
+from distlib import draw
 from distlib.authoring.lesson_run import kernel_without_ports
 from distlib.classroom.my_course.lesson_promise import opening_of
 from distlib.classroom.student_copies.copy_paths import lesson_for
@@ -353,6 +354,16 @@ def test_answers_lie_folded_and_no_other_cell_needs_them(path: Path) -> None:
         else:
             defined |= names_made(cell.source)
             assert names_used(cell.source) & (answered - defined) == set(), cell.source
+
+
+@each_lesson
+def test_no_check_of_the_text_ends_with_a_picture(path: Path) -> None:
+    """What such a cell draws or says is folded away with its code."""
+    cells = nbformat.read(path, as_version=4).cells
+    hidden = [cell.source for cell in cells if cell.metadata.get("jupyter", {}).get("outputs_hidden")]
+    lasts = [ast.unparse(ast.parse(source).body[-1]) for source in hidden]
+    shown = {last.partition("(")[0] for last in lasts}
+    assert shown & {*draw.__all__} == set()
 
 
 def names_made(source: str) -> set[str]:

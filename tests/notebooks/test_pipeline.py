@@ -137,10 +137,12 @@ def convert(folder: Path, *arguments: str) -> str:
     return (folder / "nb.py").read_text()
 
 
-def test_a_folded_cell_shows_its_first_line_only() -> None:
-    text = '# %% tags=["folded"]\n# One way to do it\nx = 1\n\n# %%\nx = 2\n'
-    folded, open_ = nbformat.reads(notebook_from_text(text, "demo.py", graded=False), as_version=4).cells
+def test_a_folded_cell_shows_its_first_line_and_what_it_draws_or_says() -> None:
+    begin = '# %% tags=["folded"]\n'
+    text = f"{begin}# The picture\nx = 1\n\n{begin}# Checks of the numbers above\nx = 1\n\n# %%\nx = 2\n"
+    folded, check, open_ = nbformat.reads(notebook_from_text(text, "demo.py", graded=False), as_version=4).cells
     assert folded.metadata.jupyter == {"source_hidden": True, "outputs_hidden": False}
+    assert check.metadata.jupyter == {"source_hidden": True, "outputs_hidden": True}
     assert "jupyter" not in open_.metadata
 
 

@@ -4,7 +4,7 @@ a heading                     a slide: the heading, its first paragraph, and wha
                               follows are notes for the speaker
 a list of aims, "In short"    slides with some of its sentences each
 a cell that shows a picture   a slide below that one: the heading, and the picture without its code
-all else                      other text: notes; other code, and what is folded: left out
+all else                      other text: notes; other code, answers, and checks of the text: left out
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell, new_notebook
 
-from distlib.authoring.cells import FOLDED
+from distlib.authoring.cells import CHECK
+from distlib.folded_answers import is_answer
 
 _HEADING = re.compile(r"#{1,3} ")
 _ITEM = re.compile(r"(?m)^(?=- |\d+\. )")
@@ -75,8 +76,8 @@ def _placed(text: str, kind: str) -> NotebookNode:
 
 
 def _pictures(cell: NotebookNode) -> list[NotebookNode]:
-    """The outputs of a cell that are pictures. What is folded in the lesson has none."""
-    if FOLDED in cell.metadata.get("tags", []):
+    """The outputs of a cell that are pictures. An answer and a check of the text have none."""
+    if is_answer(cell.source) or cell.source.startswith(CHECK):
         return []
     return [output for output in cell.outputs if _is_picture(output.get("data", {}))]
 
