@@ -29,6 +29,7 @@
     before_and_after         which numbers each rank has before a collective, and after it
     meeting_places           where processes try to meet, as their environment says, and what was seen of each
     ranks_on_nodes           the ranks of one launch on their machines
+    buckets_over_layers      which layers share a bucket, and when it travels while the backward pass goes on
     mesh_cube                the ranks of a mesh, and the groups along its axes
     mesh_on_nodes            which groups of a mesh lie inside a node, and which across nodes
     gradient_timeline        which version of the parameters a gradient read, and which it was applied to
@@ -46,6 +47,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from distlib.draw.charts.before_and_after import before_and_after
+    from distlib.draw.charts.bucket_brackets import buckets_over_layers
     from distlib.draw.charts.byte_bars import bytes_per_rank
     from distlib.draw.charts.cost_bars import compare_costs
     from distlib.draw.charts.curves import curves
@@ -83,6 +85,7 @@ __all__ = [
     "HeldPieces",
     "Picture",
     "before_and_after",
+    "buckets_over_layers",
     "bytes_per_rank",
     "compare_costs",
     "curves",
@@ -124,6 +127,7 @@ _HOMES = {
     "HeldPieces": "charts.placements",
     "Picture": "picture",
     "before_and_after": "charts.before_and_after",
+    "buckets_over_layers": "charts.bucket_brackets",
     "bytes_per_rank": "charts.byte_bars",
     "compare_costs": "charts.cost_bars",
     "curves": "charts.curves",

@@ -42,10 +42,21 @@ HANG = """cell 1, line 2: deadlock. rank 0 waits to send 4 float32 to rank 1 (ce
 WORLD = SimulatedWorld(4)
 TIMED = time_schedule(one_forward_one_backward(2, 4))
 ALIVE = [Sample("forward", 0.0, {"parameters": 64, "activations": kept}) for kept in (0, 64)]
+OVERLAPPED = StepTimes(
+    0.0,
+    3.0,
+    [
+        Span("backward", "1", 0.0, 1.0),
+        Span("communication", "bucket 0", 1.0, 2.0),
+        Span("backward", "0", 1.0, 2.0),
+        Span("communication", "bucket 1", 2.0, 3.0),
+    ],
+)
 CLUSTER = Cluster.flat(64, Link(1e-5, 2.5e9))
 
 SHOWN: dict[str, Callable[[], Any]] = {
     "before_and_after": lambda: draw.before_and_after({"shift": ([[1], [2]], [[2], [1]])}, title="Two ranks"),
+    "buckets_over_layers": lambda: draw.buckets_over_layers([["1"], ["0"]], OVERLAPPED, title="Two buckets"),
     "bytes_per_rank": lambda: draw.bytes_per_rank(TRACE),
     "curves": lambda: draw.curves({"plain": [(0, 2.0), (1, 0.5)]}, along="seconds", values="loss", title="Loss"),
     "decision_tree": lambda: draw.decision_tree({"Does it rain?": {"yes": "stay", "no": "go"}}, title="Today, at 7"),

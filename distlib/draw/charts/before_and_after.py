@@ -29,12 +29,17 @@ _LEFT = 22.0  # CSS pixels: the number of a rank
 _MOST = 5  # numbers on a rank, and ranks
 
 
-def before_and_after(panels: Mapping[str, tuple[Held, Held]], *, title: str) -> Picture:
+def before_and_after(
+    panels: Mapping[str, tuple[Held, Held]],
+    *,
+    title: str,
+    subtitle: str = "a row is a rank; a tile is a number that the pattern takes from it, or delivers to it",
+) -> Picture:
     """Draw what the ranks have before several collectives, and after them.
 
     Args:
         panels: the name of a collective → what each rank has before it, and after it, as numbers by rank. At most 4.
-        title: the headline.
+        title, subtitle: the headline and the line below it.
 
     Raises:
         ValueError: nothing to draw, more than 4 panels, more than 5 ranks or numbers on a rank, or other ranks after.
@@ -48,13 +53,13 @@ def before_and_after(panels: Mapping[str, tuple[Held, Held]], *, title: str) -> 
                 f"got {list(map(list, before))} and {list(map(list, after))}"
             )
     with drawing_style():
-        return _draw(panels, title)
+        return _draw(panels, title, subtitle)
 
 
-def _draw(panels: Mapping[str, tuple[Held, Held]], title: str) -> Picture:
+def _draw(panels: Mapping[str, tuple[Held, Held]], title: str, subtitle: str) -> Picture:
     rows = max(len(before) for before, _ in panels.values())
     figure = new_figure(WIDTH, _TOP + _HEAD + _ROW * rows + 8)
-    add_titles(figure, title, "a row is a rank; a tile is a number that the pattern takes from it, or delivers to it")
+    add_titles(figure, title, subtitle)
     canvas = add_canvas(figure)
     told = []
     panel = WIDTH / len(panels)
