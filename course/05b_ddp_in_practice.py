@@ -10,15 +10,17 @@
 # - deal out a data set with a distributed sampler, and shuffle it again in every epoch,
 # - cope with ranks that run out of batches, and with parameters that get no gradient,
 # - say what DDP does with buffers,
+# - say what happens with only half of a pass inside `no_sync`, and when overlap wins nothing,
 # - stop a run and resume it to the last bit,
 # - say what page-locked memory is, and when copying batches to a GPU costs time,
-# - say how torch chooses its buckets, and look into them with a hook.
+# - say how torch chooses its buckets, look into them with a hook, and all-reduce them with a function of your own.
 #
-# **Time:** about 65 minutes. **You need:** [DDP](05_ddp.ipynb). No GPU; one cell uses yours if there is one.
+# **Time:** about 75 minutes. **You need:** [DDP](05_ddp.ipynb). No GPU; one cell uses yours if there is one.
 
 # %% tags=["folded"]
 # The imports
 import itertools
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -41,12 +43,13 @@ from distlib import (
     World,
     torch_distributed,
 )
-from distlib.draw import predict
+from distlib.draw import predict, step_timeline
 from distlib.training.buckets import assign_buckets
 from distlib.training.datasets import digits
 from distlib.training.ddp import (
     DistributedDataParallel,
     StepClock,
+    StepTimes,
     load_checkpoint,
     save_checkpoint,
 )
@@ -512,6 +515,143 @@ print(f"largest difference {off:.1e}")
 assert off > 1e-3
 
 # %% [markdown]
+# ## One half outside of `no_sync`
+#
+# `no_sync` turns the communication off while gradients accumulate. torch decides in the *forward* pass whether the
+# coming backward pass communicates, as its documentation of `no_sync` warns. Ours decides in the backward pass. In the
+# next run the input is 1 on rank 0 and 2 on rank 1, so that a rank's own gradient is 1 or 2, and the average is 1.5.
+# First only the backward pass is inside `no_sync`, then only the forward pass.
+
+
+# %%
+def half_inside(
+    comm: Communicator, make: Callable[[nn.Module], nn.Module]
+) -> tuple[float, float]:
+    ddp, inputs = make(nn.Linear(1, 1, bias=False)), torch.full((1, 1), 1.0 + comm.rank)
+    weight = next(ddp.parameters())
+    loss = ddp(inputs).sum()  # forward outside
+    with ddp.no_sync():
+        loss.backward()  # backward inside
+    backward_inside = weight.grad.item()
+    ddp.zero_grad()
+    with ddp.no_sync():
+        loss = ddp(inputs).sum()  # forward inside
+    loss.backward()  # backward outside
+    return backward_inside, weight.grad.item()
+
+
+# %% tags=["folded"]
+# The run, with torch's DDP and with ours
+def torchs_and_ours(comm: Communicator) -> list[tuple[float, float]]:
+    with torch_distributed(comm, "gloo"):
+        theirs = half_inside(comm, nn.parallel.DistributedDataParallel)
+    return [
+        theirs,
+        half_inside(comm, lambda model: DistributedDataParallel(comm, model)),
+    ]
+
+
+theirs, ours = zip(*pair.run(torchs_and_ours), strict=True)
+print("only backward inside, only forward inside:")
+print(f"    torch's DDP: rank 0 {theirs[0]}, rank 1 {theirs[1]}")
+print(f"    ours:        rank 0 {ours[0]}, rank 1 {ours[1]}")
+assert theirs == ((1.5, 1.0), (1.5, 2.0)) and ours == ((1.0, 1.5), (2.0, 1.5))
+
+# %% [markdown]
+# With torch, the first gradient is right, but its messages are not saved. The second gradient is wrong, because it was
+# never averaged, and the ranks drift apart. No error tells you of either mistake.
+#
+# **Both passes belong inside `no_sync`, or both outside.**
+#
+# ## Overlap when ranks really compute
+#
+# In lesson 05 the layers slept for as long as they would compute, and sleeping leaves the cores free. Now the same 12
+# layers really compute, with 512 rows on each rank. The folded cell measures the backward pass, and then chooses a
+# network on which the messages take about as long.
+
+# %% tags=["folded"]
+# Ranks that really compute, on a paced network
+ROWS, TWO = 512, ("flat", "overlapped")
+
+
+class Layer(nn.Linear):
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return super().forward(inputs).relu()
+
+
+def race(comm: Communicator, versions: tuple[str, ...], turns: int) -> dict[str, list]:
+    """The steps of each version. They take turns, so that a busy moment meets both."""
+    lanes = {}
+    for version in versions:
+        torch.manual_seed(0)
+        model = nn.Sequential(*(Layer(256, 256) for _ in range(12)))
+        clock = StepClock(comm, model)
+        noted = clock.noted("ring")
+        ddp = DistributedDataParallel(
+            comm, model, version=version, algorithm=noted, bucket_bytes=512 << 10
+        )
+        lanes[version] = clock, ddp
+    for _ in range(turns):
+        for clock, ddp in lanes.values():
+            comm.barrier()
+            with clock.step():
+                ddp(torch.ones(ROWS, 256)).sum().backward()
+    return {version: clock.steps for version, (clock, _) in lanes.items()}
+
+
+def middle(steps: list[StepTimes]) -> StepTimes:
+    return sorted(steps, key=lambda step: step.seconds)[len(steps) // 2]
+
+
+def median_gain(found: dict[str, list[StepTimes]]) -> float:
+    pairs = zip(found["flat"], found["overlapped"], strict=True)
+    return statistics.median(1 - new.seconds / old.seconds for old, new in pairs)
+
+
+backward = sum(
+    span.seconds
+    for span in middle(pair.run(race, ("flat",), 5)[0]["flat"]).of("backward")
+)
+link = Link(1.5e-3, 12 * 257 * 1024 / backward)
+with World(2, network=link) as paced:
+    computed = paced.run(race, TWO, 9)[0]
+print(f"the backward pass takes {backward * 1e3:.0f} ms")
+print(f"on a link of {link.bandwidth / 1e6:.0f} MB/s", end=" ")
+print(f"overlapped takes {median_gain(computed):.0%} off the step of flat")
+if median_gain(computed) < 0.1:
+    print("Little or nothing was hidden: ranks and other programs compete for cores.")
+elif median_gain(computed) > 0.45:
+    print("That is more than overlap can give: other programs disturbed the ranks.")
+
+# %% [markdown]
+# And without a network, as fast as this machine copies messages?
+
+# %%
+guess_3 = predict(
+    "2 ranks on this machine, no network between them. Which version is faster?",
+    choices=["flat", "overlapped"],
+)
+
+# %%
+found = pair.run(race, TWO, 9)[0]
+gain = median_gain(found)
+print(guess_3.compare("overlapped" if gain > 0 else "flat"))
+print(f"overlapped takes {gain:.0%} off the step of flat")
+step_timeline(
+    {version: middle(steps) for version, steps in found.items()},
+    title="Two real ranks, as fast as this machine goes",
+)
+
+# %% tags=["folded"]
+# Checks of the runs above
+assert [len(steps) for steps in (*computed.values(), *found.values())] == [9] * 4
+
+# %% [markdown]
+# Run it again on a busy machine, and the answer may change. No network card carries these messages: a core copies them,
+# and Python directs each copy. So the threads that communicate compete with the threads that compute.
+#
+# **Overlap pays most when something else carries the messages: a network card, or a copy engine.**
+#
 # ## The copy to the GPU
 #
 # Gradients are not the only thing to hide: the batch itself must be copied. It is in **host memory**, and the GPU has a
@@ -578,7 +718,7 @@ def fetch_and_compute(
 
 
 # %%
-guess_3 = predict(
+guess_4 = predict(
     "With pageable memory: which part of the time does the GPU compute?", unit="%"
 )
 
@@ -599,7 +739,7 @@ for compute in (0.015, 0.3):
         print(
             f"{name:22} {step_ms[name, compute]:6.1f} ms, it computes for {share:.0%}"
         )
-print(guess_3.compare(100 * 15 / step_ms["pageable", 0.015]))
+print(guess_4.compare(100 * 15 / step_ms["pageable", 0.015]))
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -704,7 +844,7 @@ else:
 # torch calls it with each bucket that is full, and all-reduces what the hook returns a promise of.
 
 # %%
-guess_4 = predict(
+guess_5 = predict(
     "Into how many buckets does torch put the gradients in the very first step?",
     choices=["1", "3", "6"],
 )
@@ -756,7 +896,7 @@ def show_buckets(title: str, **options: float) -> list[list[list[int]]]:
 
 half = show_buckets("bucket_cap_mb=0.5", bucket_cap_mb=0.5)
 default = show_buckets("default")
-print(guess_4.compare(str(len(half[0]))))
+print(guess_5.compare(str(len(half[0]))))
 ours = assign_buckets([256 << 10] * 6, bucket_bytes=512 << 10)
 print("ours, in every step:", ours)
 
@@ -779,7 +919,7 @@ assert ours == [[5, 4], [3, 2], [1, 0]]
 
 
 # %%
-LINK = Link(latency=3e-4, bandwidth=16e6)  # the wireless link of lesson 05
+LINK = Link(latency=3e-4, bandwidth=16e6)  # a wireless link
 simulated = SimulatedWorld(2, Cluster.flat(2, LINK), contexts="threads")
 
 
@@ -813,7 +953,78 @@ for model in (InOrder(), OtherWayAround()):
 # In torch 2.13 you find this in `torch/nn/parallel/distributed.py`: `compute_bucket_size_limits` gives one limit,
 # `sys.maxsize`, unless `find_unused_parameters` is set, and `first_bucket_bytes_cap` depends on `is_using_default`.
 
+# %% [markdown]
+# ### Torch's DDP above your all-reduce
+#
+# DDP hands each bucket to the process group, and the process group all-reduces it. Without `"gloo"`,
+# `torch_distributed(comm)` gives torch a process group of this course, which sends our messages. With `all_reduce=` it
+# takes an algorithm of your own. The next cell gives it a ring as you have written it in exercise 02.
+
+
+# %% tags=["folded"]
+# A ring
+def my_ring(comm: Communicator, tensor: torch.Tensor) -> None:
+    """Sums up a flat tensor over all ranks, in place."""
+    size, rank = comm.world_size, comm.rank
+    right, left = (rank + 1) % size, (rank - 1) % size
+    chunks = tensor.tensor_split(size)
+    for step in range(size - 1):  # reduce-scatter
+        mine = chunks[(rank - step - 1) % size]
+        incoming = torch.empty_like(mine)
+        comm.exchange(chunks[(rank - step) % size], right, incoming, left)
+        mine += incoming
+    for step in range(size - 1):  # all-gather
+        outgoing = chunks[(rank - step + 1) % size]
+        comm.exchange(outgoing, right, chunks[(rank - step) % size], left)
+
+
 # %%
+def a_gradient(comm: Communicator, ddp: nn.Module) -> torch.Tensor:
+    mine = slice(comm.rank, 128, comm.world_size)
+    cross_entropy(ddp(images[mine]), labels[mine]).backward()
+    return torch.cat([each.grad.flatten() for each in ddp.parameters()])
+
+
+def with_gloo(comm: Communicator) -> torch.Tensor:
+    with torch_distributed(comm, "gloo"):
+        return a_gradient(comm, nn.parallel.DistributedDataParallel(make_model(0)))
+
+
+def with_my_ring(comm: Communicator) -> torch.Tensor:
+    with torch_distributed(comm, all_reduce=my_ring):
+        return a_gradient(comm, nn.parallel.DistributedDataParallel(make_model(0)))
+
+
+def with_our_ddp(comm: Communicator) -> torch.Tensor:
+    return a_gradient(comm, DistributedDataParallel(comm, make_model(0)))
+
+
+# %% tags=["folded"]
+# The three gradients, and how many bytes the trace has of each
+def bytes_of_all_reduces() -> int:
+    sent = world.trace.by_collective()
+    return sent["all_reduce"].nbytes if "all_reduce" in sent else 0
+
+
+reference, sent = None, {}
+for train in (with_gloo, with_my_ring, with_our_ddp):
+    gradient = world.run(train)[0]
+    sent[train] = bytes_of_all_reduces()
+    reference = gradient if reference is None else reference
+    apart = float((gradient - reference).abs().max())
+    print(
+        f"{train.__name__:13} differs by {apart:.0e}, "
+        f"{sent[train]:9,} bytes of all-reduces in the trace"
+    )
+    assert apart < 1e-14
+assert sent[with_gloo] == 0 and sent[with_my_ring] == sent[with_our_ddp] > 0
+
+# %% [markdown]
+# The three gradients agree to rounding. gloo's messages are torch's own, so the trace has none of them. The other two
+# rows show the same number of bytes, because both DDPs all-reduce each gradient once, and both in a ring.
+
+# %% tags=["folded"]
+# The ranks are no longer needed
 world.close()
 pair.close()
 

@@ -115,8 +115,8 @@ def test_a_folded_answer_opens_and_runs_only_when_it_is_asked_for(page: "Page", 
 
 def test_preformatted_text_keeps_its_columns_in_a_narrow_window(page: "Page", address: str) -> None:
     page.set_viewport_size({"width": 1100, "height": 1000})
-    open_notebook(page, address, "lessons/lesson_05_ddp.ipynb")
-    drawing = page.locator(".jp-RenderedMarkdown pre", has_text="rank 0   images 0, 4, 8").first
+    open_notebook(page, address, "lessons/lesson_10b_whole_transformer.ipynb")
+    drawing = page.locator(".jp-RenderedMarkdown pre", has_text="8 query heads           4 KV heads").first
     drawing.wait_for()
     assert drawing.evaluate("pre => pre.scrollWidth > pre.clientWidth"), "it wraps, or the window is wide enough"
 
