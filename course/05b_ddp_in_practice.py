@@ -24,6 +24,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -31,6 +32,7 @@ from torch import nn
 from torch.distributed.algorithms.join import Join
 from torch.futures import Future
 from torch.nn.functional import cross_entropy
+from torch.utils.benchmark import Timer
 from torch.utils.data import DataLoader, TensorDataset
 
 from distlib import (
@@ -45,6 +47,7 @@ from distlib import (
 )
 from distlib.draw import predict, step_timeline
 from distlib.training.buckets import assign_buckets
+from distlib.training.data_parallel import data_parallel_step
 from distlib.training.datasets import digits
 from distlib.training.ddp import (
     DistributedDataParallel,
@@ -652,6 +655,70 @@ assert [len(steps) for steps in (*computed.values(), *found.values())] == [9] * 
 #
 # **Overlap pays most when something else carries the messages: a network card, or a copy engine.**
 #
+# ### `DataParallel` on this machine
+#
+# [Lesson 04](04_data_parallel.ipynb) counted what a step through a master costs. The folded cell measures it: with two
+# GPUs or more, torch's own `nn.DataParallel`, and otherwise lesson 04's step on ranks that share this machine's cores.
+# Change the number of images and run the cell again. When do several pay?
+
+# %% tags=["folded"]
+# One device against several
+ROWS_OF_STEP = 256  # up to 1,536
+gpus = torch.cuda.device_count()
+batch = train_set.images[:ROWS_OF_STEP], train_set.labels[:ROWS_OF_STEP]
+
+
+def wide_model() -> nn.Module:
+    sizes = ((64, 700), (700, 700), (700, 10))
+    layers = (nn.Linear(*size, bias=False) for size in sizes)
+    return nn.Sequential(nn.Flatten(), *layers)
+
+
+def seconds_of(step: Callable[[], object]) -> float:
+    """The mean of five calls, after some that do not count. On one thread."""
+    return Timer("step()", globals={"step": step}).timeit(5).mean
+
+
+def on_ranks(comm: Communicator) -> float:
+    model = wide_model()
+    step = partial(data_parallel_step, comm, model, *batch, cross_entropy)
+    return seconds_of(step)
+
+
+def on_gpus(count: int) -> float:
+    model = nn.DataParallel(wide_model().cuda(), device_ids=list(range(count)))
+    some_images, wanted = (tensor.cuda() for tensor in batch)
+
+    def step() -> None:
+        cross_entropy(model(some_images), wanted).backward()
+        torch.cuda.synchronize()  # until here the work is only in the GPU's queue
+
+    return seconds_of(step)
+
+
+counts = range(1, gpus + 1) if gpus >= 2 else (1, 2, 4)
+worlds = {} if gpus >= 2 else {1: World(1), 2: pair, 4: world}
+runs: dict[int, list[float]] = {count: [] for count in counts}
+for _ in range(5):  # in turns, so that a busy moment does not hit one of them only
+    for count in counts:
+        taken = on_gpus(count) if gpus >= 2 else max(worlds[count].run(on_ranks))
+        runs[count].append(taken)
+if gpus < 2:
+    worlds[1].close()
+for count, times in runs.items():
+    print(f"{count} {'GPU' if gpus >= 2 else 'rank'}{'s' * (count > 1)}:", end=" ")
+    print(f"median {statistics.median(times) * 1e3:.1f} ms,", end=" ")
+    print(f"between {min(times) * 1e3:.1f} and {max(times) * 1e3:.1f} ms")
+fastest, second = sorted(runs, key=lambda count: statistics.median(runs[count]))[:2]
+if max(runs[fastest]) > min(runs[second]):
+    print(f"{fastest} or {second}: their times overlap, so this does not settle it.")
+elif fastest == 1:
+    print("One is the fastest: here splitting costs more than it saves.")
+else:
+    faster = statistics.median(runs[1]) / statistics.median(runs[fastest])
+    print(f"{fastest} are the fastest, {faster:.1f} times as fast as one.")
+
+# %% [markdown]
 # ## The copy to the GPU
 #
 # Gradients are not the only thing to hide: the batch itself must be copied. It is in **host memory**, and the GPU has a
