@@ -365,7 +365,7 @@ print(guess_3.compare("slower"))
 speed_up(seconds, title="How many times faster than one device? (simulated)")
 
 # %% tags=["folded"]
-# Checks of the numbers above and below, and two runs on a real clock
+# Checks of the numbers above and below
 formulas = {
     "a master": lambda n: T1 / n + 2 * (n - 1) * ONCE,
     "a ring": lambda n: T1 / n + 2 * (n - 1) / n * ONCE,
@@ -378,6 +378,9 @@ assert min(master, key=master.get) == 3 == min(range(1, 40), key=formulas["a mas
 assert master[8] > 1.4 * master[4] and master[16] > master[1]
 assert ring[16] < ring[8] < ring[4] and 5.5 < ring[1] / ring[16] < 6.2
 assert abs((T1 / (2 * ONCE)) ** 0.5 - 3) < 0.1
+
+# %% tags=["folded"]
+# Both steps once more, on four real processes and a real clock
 with World(4, network=LINK) as paced:
     for name, way in (("a master", "flat"), ("a ring", "ring")):
         runs = [paced.run(one_step, way, "cpu") for _ in range(4)]
@@ -399,7 +402,7 @@ with World(4, network=LINK) as paced:
 # The other curve has no master. Each rank has images of its own, and all ranks average their gradients in a ring, as in
 # lesson 02, so that no rank sends more than $2S$ bytes. PyTorch calls this DistributedDataParallel, or **DDP**.
 #
-# The folded cell above also runs both steps on four real processes. A busy machine makes them slower.
+# The folded cell above ran both steps on four real processes, too. A busy machine makes them slower.
 #
 # **Try it.** Links become four times as fast. How many devices are best with a master now? Guess from the square root,
 # and then compute it.
