@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Environments: how ranks find each other
 #
-# Your program runs on your laptop. On the cluster it prints nothing for half an hour, and then it ends with a timeout.
+# Your program runs on your laptop. On the cluster it prints nothing for many minutes, and then it ends with a timeout.
 # The code is the same, but one of four environment variables is wrong. Which one is wrong, and how do you find out
 # without waiting?
 #
@@ -54,14 +54,16 @@ folder = Path(tempfile.mkdtemp())
 # |---|---|---|
 # | `RANK` | Who am I, counted from 0? | no |
 # | `WORLD_SIZE` | How many are we? | yes |
-# | `MASTER_ADDR` | On which machine do we meet? | yes: the machine of rank 0 |
+# | `MASTER_ADDR` | On which machine do we meet? | yes: the machine with the store |
 # | `MASTER_PORT` | At which port of this machine? | yes |
 #
-# `init_process_group` reads the variables. Rank 0 opens a **store** at the port: a small dictionary that all ranks can
-# reach. Every rank, rank 0 too, connects to the store, and learns there how to reach the other ranks.
+# `init_process_group` reads the variables. Rank 0, or torchrun for it, opens a **store** at the port: a small
+# dictionary that all ranks can reach. Every rank, rank 0 too, connects to the store, and learns there how to reach the
+# other ranks.
 #
-# Let us play the launcher, for two processes. They are ranks of a `World`, but they get no communicator from it, only
-# environment variables. The first process adds 1 to the sum, and the second process adds 2.
+# Let us play the launcher, for two processes. A `World` only starts them: `program` gets no communicator, and has to
+# find the other process with its environment variables. The first process adds 1 to the sum, and the second process
+# adds 2.
 
 # %%
 Environment = dict[str, str]
@@ -150,7 +152,7 @@ assert [seen.split(": ")[1] for _, seen in found["nothing is wrong"]] == [
 # | if … | then … |
 # |---|---|
 # | machines have several networks | ranks may learn an address that they can't reach, and wait, or are refused |
-# | torchrun has started the ranks | torchrun may have opened the store itself, at the same address and port |
+# | torchrun has started the ranks | torchrun has opened the store itself, and rank 0 may run on another machine |
 # | the program says `init_method="file:///…"` | ranks meet in a file, and need no address |
 #
 # For the first row, name the right network, such as `eth0`, in `GLOO_SOCKET_IFNAME` or `NCCL_SOCKET_IFNAME`.
@@ -159,8 +161,9 @@ assert [seen.split(": ")[1] for _, seen in found["nothing is wrong"]] == [
 #
 # ## One of them is wrong
 #
-# What do you see if one of the variables is wrong? We make five mistakes, each with two processes. In our program torch
-# waits for 5 s. By default torch waits for 30 minutes, and with NCCL for 10.
+# What do you see if one of the variables is wrong? We make five mistakes, each with two processes: two ranks 0, a
+# `WORLD_SIZE` that is too large, a wrong address, a wrong port, and a fifth. In our program torch waits for about 5 s.
+# By default torch waits for 30 minutes, and with NCCL for 10.
 #
 # The fifth mistake happens if you type `python train.py` on two machines, and the script has defaults: rank 0, world
 # size 1, and its own machine. Our two processes are on one machine, so we give each a port of its own.
@@ -209,16 +212,18 @@ assert documented in (dist.init_process_group.__doc__ or "")
 #
 # | what you see | the cause |
 # |---|---|
-# | `EADDRINUSE`, at once | two processes of a machine are rank 0, or another program has the port |
-# | rank 0 waits: "k/n clients joined" | only k have come: the others look elsewhere, or `WORLD_SIZE` is too large |
-# | others wait: "wait timeout" | they have reached the store, but some rank has not |
-# | one other rank waits: "timed out" | this rank looks elsewhere: its address or its port is wrong |
+# | `EADDRINUSE` (address in use), at once | two processes of a machine are rank 0, or another program has the port |
+# | rank 0 waits: "k/n clients joined" | only k ranks have come, rank 0 included, or `WORLD_SIZE` is too large |
+# | other ranks wait: "wait timeout" | they have reached the store, but some rank has not |
+# | other ranks wait: "timed out" | they and rank 0 have different addresses or ports, or a firewall is between them |
 # | all ranks wait: "timed out" or "No route to host" | nobody listens where they look, so `MASTER_ADDR` may be wrong |
 # | no error, and wrong sums | each process is alone in a world of one rank |
 #
-# The fifth mistake is the worst. Two machines train two models, because nothing is averaged, and the only symptom is a
-# loss no better than with one machine. So let your program print `WORLD_SIZE` at the start of every run. The other four
-# mistakes show themselves without half an hour of waiting, if you give `init_process_group` a short `timeout` as above.
+# The fifth mistake is the worst. Each machine trains a model of its own, because nothing is averaged. There is no
+# error, only a loss no better than with one machine, and two ranks that both say they are rank 0. So let your program
+# print `WORLD_SIZE` at the start of every run. The other four mistakes show themselves sooner if you give
+# `init_process_group` a shorter `timeout`, such as two minutes. Five seconds are for a lesson only, because the timeout
+# also limits every later collective.
 #
 # **Wrong variables mostly make ranks wait. The worst mistake makes no error.**
 #
@@ -259,9 +264,9 @@ meeting_places(nobody, title="Nobody is rank 0")
 #     torchrun --nnodes 2 --nproc-per-node 2 \
 #         --rdzv-backend c10d --rdzv-endpoint FIRST:29500 train.py
 #
-# `FIRST` is the name of one of the machines. The torchruns meet there before they start the ranks: `rdzv` is short for
-# rendezvous, and `c10d` is torch's own store. They also set a fifth variable, `LOCAL_RANK`: the number of a rank among
-# the ranks of its own machine, counted from 0.
+# `FIRST` is the name of one of the machines. Each machine has its own torchrun process. These processes first meet on
+# `FIRST`, and then start the ranks: `rdzv` is short for rendezvous, and `c10d` is torch's own store. They also set a
+# fifth variable, `LOCAL_RANK`: the number of a rank among the ranks of its own machine, counted from 0.
 
 # %%
 guess_2 = predict(
@@ -330,6 +335,7 @@ assert {each["WORLD_SIZE"] for each in launched} == {"4"}
 # | if … | then … |
 # |---|---|
 # | Slurm shows each rank only one GPU (`--gpus-per-task=1`) | this GPU has the number 0 on every rank |
+# | two torchruns share a machine | both count from 0: give each GPUs of its own, by `CUDA_VISIBLE_DEVICES` |
 #
 # </details>
 #
@@ -353,14 +359,15 @@ assert {each["WORLD_SIZE"] for each in launched} == {"4"}
 #     srun bash -c 'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_STEP_NUM_TASKS \
 #         LOCAL_RANK=$SLURM_LOCALID exec python train.py'
 #
-# The script works all day. On Tuesday it hangs, because the job has other nodes. Two lines repair it:
+# The quotes matter: the bash of each rank fills in `$SLURM_PROCID`, not the job script. The script works as long as
+# your jobs start on node07. On Tuesday it hangs, because the job has other nodes. Two lines repair it:
 #
 #     export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 #     export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 #
 # The first line asks Slurm for the first node of the job, where rank 0 runs. The second line makes the port out of the
-# job's number, so that two jobs on one node seldom have the same port. Below, bash runs both scripts, with the
-# variables that Slurm would set.
+# job's number, so that two jobs on one node seldom have the same port. Below, bash runs the
+# lines that set variables, and a function plays `scontrol`, which spells out Slurm's list `node[12-13]`.
 
 # %% tags=["folded"]
 # Runs the lines of a script as Slurm's bash would, on each of two nodes
@@ -439,7 +446,7 @@ for number in (job, job + 20_000):
 # | several machines | the `torchrun` command above, on each of them |
 # | Slurm | `sbatch` and the job script above |
 # | one machine, a function of a communicator | `distlib launch --ranks 4 train.py:main` |
-# | Slurm, the same function | `srun distlib launch train.py:main`, which needs no address |
+# | Slurm, the same function | `srun distlib launch train.py:main`: no address, but a home that all nodes see |
 #
 # <details><summary>On a machine that other people use</summary>
 #
@@ -690,7 +697,8 @@ def resume(with_momentum: bool) -> Losses:
 
 
 # %% [markdown]
-# With `--max-restarts 1`, torchrun starts ranks again when one has failed, but only once.
+# With `--max-restarts 1`, torchrun starts ranks again when one has failed, but only once. With gloo, torch 2.13 also
+# needs a variable, which is in the folded table below.
 
 # %%
 guess_4 = predict(
@@ -706,7 +714,7 @@ print(guess_4.compare("both ranks" if len(second) == 2 else "only rank 1"))
 
 # %% [markdown]
 # Torchrun starts both ranks, because rank 0 can't go on either: its process group has lost a member, and a new rank 1
-# has another address. Both ranks load the checkpoint.
+# is a new process, to which rank 0 has no connection. Both ranks load the checkpoint.
 
 # %%
 guess_5 = predict("Which step do both ranks do first after the second start?", unit="")
@@ -733,9 +741,9 @@ assert difference < 1e-9 and set(again) == set(range(60))
 
 # %% [markdown]
 # The last checkpoint has 30 steps, numbered 0 to 29, so both ranks go on with step 30, and steps 30 to 36 are done
-# twice. Up to rounding, the losses are the same as in an undisturbed run, because the checkpoint has everything that
-# the next step depends on: the weights, the momentum of the optimizer, and the number of the step, which chooses the
-# images.
+# twice. Up to rounding, the losses are those of one process that was never disturbed, because the checkpoint has
+# everything that the next step depends on: the weights, the momentum of the optimizer, and the number of the step, from
+# which the script draws the images. With dropout it would also need the state of the random numbers.
 #
 # **With `--max-restarts` torchrun starts all ranks again. Resuming is your program's job.**
 #
@@ -746,11 +754,11 @@ assert difference < 1e-9 and set(again) == set(range(60))
 # | ranks use gloo, and torchrun has `--standalone` or `--rdzv-…` | the new ranks can't join: see below the table |
 # | a cable is cut | no rank ends, and nobody notices before a time limit |
 # | a machine is lost with its disk | the checkpoint is lost, too: write to a folder that all machines see |
-# | fewer machines are left | `--nnodes 1:2` can go on with one machine |
+# | fewer machines are left | `--nnodes 1:2` can go on with one machine, if that is `FIRST` |
 # | the job reaches its time limit | Slurm ends torchrun, too. Ask for a signal before the limit |
 #
-# With gloo, set `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` before you call torchrun. Without it, torch 2.13 keeps its store
-# after a failure, and the new ranks find the addresses of dead ranks in the store. With it, each start has a new store.
+# With gloo, set `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` before you call torchrun. By default torch 2.13 keeps its store
+# after a failure, and new ranks find the addresses of dead ranks there. With the variable, each start has a new store.
 # [Lesson 16b](16b_launching.ipynb) has more about the other rows.
 #
 # </details>
@@ -780,7 +788,8 @@ assert abs(forgetful[-1][1] - undisturbed[-1][1]) > 1e-3
 # | write, then rename | Orbax in JAX, `tf.train.CheckpointManager` |
 #
 # If the model is sharded, no rank has a whole checkpoint. With `torch.distributed.checkpoint`, each rank writes its
-# shard into its own file. The last file is `.metadata`, a list of the others, and torch writes it by a rename. Here two
+# shard into its own file. Torch writes `.metadata`, the list of these files, last and by a rename, because without it
+# the checkpoint is not complete. Here two
 # ranks write shards, and one process reads them all:
 
 # %% tags=["folded"]

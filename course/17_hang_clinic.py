@@ -88,15 +88,16 @@ assert default_pg_timeout.total_seconds() == 30 * 60
 assert len(PATIENTS) == 27
 
 # %% [markdown]
-# Torch itself has printed nothing, because with gloo, its backend for CPUs, it waits for 30 minutes before it
-# complains. The two lines come from us: after two seconds in which all processes slept, we looked at the **stack** of
-# each rank, the function calls that it was inside.
+# Torch itself has printed nothing: with gloo, its backend for CPUs, a call waits 30 minutes before it fails. The two
+# lines come from us: after two seconds without progress on any rank, we looked at the **stack** of each rank, the
+# function calls that it was inside.
 #
 # Both ranks make the same two calls, but in opposite orders. Rank 0 waits in `broadcast` for rank 1, while rank 1 waits
 # in `all_reduce` for rank 0. You know this circle from lesson 01: a deadlock.
 #
 # We try two of torch's tools. `timeout` ends each wait after a few seconds. `DETAIL` is the environment variable
-# `TORCH_DISTRIBUTED_DEBUG=DETAIL`, with which the ranks compare their calls before they make them.
+# `TORCH_DISTRIBUTED_DEBUG=DETAIL`, with which the ranks compare their calls before they make them. A tool
+# adds lines at the top of the program, so that line 10 becomes line 12.
 
 # %%
 limited = examine("order_of_calls", "timeout")
@@ -110,8 +111,8 @@ for ending in detailed.endings:
     assert "OpType=BROADCAST" in ending.text and "OpType=ALLREDUCE" in ending.text
 
 # %% [markdown]
-# After the timeout a rank reports its own line, but not what the other rank was doing. `DETAIL` names both calls at
-# once.
+# Rank 0 times out and reports its own line, and rank 1 only sees rank 0 go. Neither says what the other rank was doing.
+# `DETAIL` names both calls at once.
 #
 # **A timeout says where a rank waited. It does not say why.**
 #
@@ -124,7 +125,7 @@ print(run_on_our_ranks("order_of_calls", worlds[2]))
 # %% [markdown]
 # ## First aid
 #
-# Which tool comes next depends on what the run does. Keep this picture:
+# Which tool comes next depends on what the run does. Keep this picture; you will meet each of its tools below.
 
 # %%
 tree = decision_tree(
@@ -149,10 +150,10 @@ assert len(next(iter(FIRST_AID.values()))) == 3
 #
 # | tool | what it tells |
 # |---|---|
-# | every rank's error | the cause on one rank, and consequences on the others |
-# | a short timeout | where each rank was, after seconds; at the start, how many ranks have joined |
+# | every rank's error | often the cause on one rank, and consequences on the others |
+# | a short timeout | where the rank that timed out was; at the start, how many ranks have joined |
 # | `monitored_barrier` | the first rank that does not come, or all such ranks with `wait_all_ranks=True` |
-# | `TORCH_DISTRIBUTED_DEBUG=INFO` | which parameters DDP misses |
+# | `TORCH_DISTRIBUTED_DEBUG=INFO` | which parameters got no gradient under DDP |
 # | `TORCH_DISTRIBUTED_DEBUG=DETAIL` | two calls that do not fit: kind, shape, dtype |
 # | `py-spy dump --pid …` | the stack of a running process, from outside, with nothing prepared |
 # | `faulthandler` | the same from inside, after some seconds |
@@ -165,7 +166,8 @@ assert len(next(iter(FIRST_AID.values()))) == 3
 #
 # ### Somebody does not come
 #
-# Three ranks share a few samples, fewer in each step. Read the program, and then where its ranks wait:
+# Rank r has 4 − r samples in step 0, and one sample fewer in each further step. Read the program, and then where its
+# ranks wait:
 
 # %%
 print(PATIENTS["skipped_collective"].numbered())
@@ -207,7 +209,7 @@ assert PATIENTS["skipped_collective"].program.splitlines()[10].strip() == "conti
 #
 # | question | answer |
 # |---|---|
-# | before a branch, or in it? | in the branch that only some ranks take, because all ranks pass a barrier before it |
+# | before a branch, or in it? | in the branch: before it all ranks still pass, and nobody is missing |
 # | what if rank 0 does not come? | nobody is named, so rank 0 must take the branch |
 # | whose timeout? | the barrier's timeout holds for rank 0; the others wait as long as the group's timeout |
 # | with NCCL? | `monitored_barrier` needs a group of gloo: `new_group(backend="gloo")` |
@@ -226,7 +228,8 @@ assert flight.endings[2].seen[2].startswith("call 3: gloo:barrier")
 assert all("NOT OVER" in ending.seen[2] for ending in flight.endings)
 
 # %% [markdown]
-# The third call is a barrier on rank 2 and an all-reduce on the others, and that is the whole diagnosis.
+# The third call is a barrier on rank 2 and an all-reduce on the others: rank 2 has left one out. Why, its code must
+# tell.
 #
 # <details><summary>How to read it</summary>
 #
@@ -258,7 +261,9 @@ assert unwell.kinds == ["ended"] * 3 and unwell.text.count("the last loss nan") 
 # %% [markdown]
 # ### Only rank 0
 #
-# Somebody wants to see the validation loss during training. Because one rank is enough, only rank 0 computes it:
+# Somebody wants to see the validation loss during training. Because one rank is enough, only rank 0 computes it. The
+# model has BatchNorm, and at the start of each forward pass DDP sends the buffers of BatchNorm from rank 0 to the
+# others.
 
 # %%
 print(PATIENTS["extra_forward"].numbered())
@@ -285,9 +290,9 @@ assert next_step and "in backward, line 11" in extra.endings[1].how
 assert "validation = model(" in PATIENTS["extra_forward"].program.splitlines()[12]
 
 # %% [markdown]
-# Neither rank waits at the fault, line 13. At the start of each forward pass, a DDP model sends the buffers of
-# BatchNorm from rank 0 to the others. So rank 0's extra pass met the *next* forward pass of rank 1, and from then on
-# the ranks are one call apart: rank 0 waits in a forward pass while rank 1 waits in a backward pass.
+# Neither rank waits at the fault, line 13. Rank 0 makes the calls forward, backward, **extra**, forward, and rank 1
+# makes forward, backward, forward, backward. So rank 0's extra pass met the next forward pass of rank 1, and from then
+# on the ranks are one call apart: rank 0 waits in a forward pass while rank 1 waits in a backward pass.
 #
 # **All ranks of a group make a collective call, or none does.**
 #
@@ -302,9 +307,9 @@ assert "validation = model(" in PATIENTS["extra_forward"].program.splitlines()[1
 # | `local_condition` | decides by its own loss to broadcast | all-reduce the loss, then decide |
 # | `uneven_data` | trains on one batch more | `model.join()` or a sampler that pads: lesson 05b |
 #
-# Without BatchNorm, `extra_forward` ends. Then DDP sends something in only one forward pass, the first one after the
-# first backward pass, and rank 1's next forward pass receives it. The fault sleeps until somebody adds a line, such as
-# an all-reduce of the loss.
+# Without BatchNorm, `extra_forward` ends. Then DDP broadcasts only once, in the first forward pass after the first
+# backward pass. Rank 0 does so in its extra call and rank 1 in its next step, so they meet. The fault sleeps until
+# somebody adds a line, such as an all-reduce of the loss.
 #
 # </details>
 
@@ -341,8 +346,8 @@ assert healed.kinds == ["ended"] * 2
 # %% [markdown]
 # ### All in the same call
 #
-# When a model is cut in several ways, as in lesson 12, each rank is in several groups. This program has two groups, and
-# a time limit of 4 seconds that does not strike:
+# When a model is cut in several ways, as in lesson 12, each rank is in several groups. This program has two groups,
+# and a time limit of 4 seconds. Watch whether it strikes:
 
 # %%
 print(PATIENTS["order_of_groups"].numbered())
@@ -361,9 +366,9 @@ assert all("in all_reduce" in ending.how for ending in recorded.endings)
 print(run_on_our_ranks("order_of_groups", worlds[2]))
 
 # %% [markdown]
-# The limit holds for the default group only, because a group of `new_group` has a timeout of its own. `DETAIL` is
-# silent, because it compares calls within one group. Only the flight recorder shows that the two unfinished calls
-# belong to different groups.
+# The limit holds for the default group only, because a group of `new_group` has a timeout of its own. `DETAIL` finds no
+# mismatch, because it compares calls within one group: it only waits. Here the two lines name their groups. In a
+# library both ranks stand in the same line, and then the flight recorder shows that the groups differ.
 #
 # In another patient, `different_roots`, both ranks wait in the same call of the same group. Each rank chooses the
 # better of two models by its own data, so that both call `broadcast` as the sender.
@@ -405,10 +410,10 @@ assert "<module> (slow_rank.py:13)" in str(slow)
 assert 'File "slow_rank.py", line 16 in <module>' in stacks.endings[1].text
 
 # %% [markdown]
-# Rank 1 is alive: it reads images from a slow disk. Because rank 0 has no images, it waits all that time. A longer
-# timeout would hide the problem, but only an even share of the work cures it.
+# Rank 1 reads images from a slow disk, and a second look would show that it gets on. Because rank 0 has no images, it
+# waits all that time. A longer timeout would hide the problem, but only an even share of the work cures it.
 #
-# **A stack shows whether a rank is still at work. A timeout does not.**
+# **Two stacks, some seconds apart, show whether a rank gets on. A timeout does not.**
 #
 # <details><summary>When py-spy may not look</summary>
 #
@@ -418,8 +423,8 @@ assert 'File "slow_rank.py", line 16 in <module>' in stacks.endings[1].text
 # | `faulthandler.register(signal.SIGUSR2)` | the line in the program; then `kill -USR2 PID` prints the stack |
 # | `faulthandler.dump_traceback_later(600)` | a call in *each step*, because each call starts the 600 seconds anew |
 #
-# A process that has not registered the signal dies of it, `torchrun` included. USR1 is Slurm's notice in lesson 16b. If
-# py-spy is missing here, you see a recording.
+# Send the signal only to processes that have registered it. All others die of it, `torchrun`, too. USR1 is Slurm's
+# notice in lesson 16b. If py-spy is missing here, you see a recording.
 #
 # </details>
 #
@@ -440,8 +445,9 @@ assert "clients joined" not in beginning["wrong_world_size"].endings[1].text
 assert "1/2 clients joined" in beginning["two_rank_zeros"].text
 
 # %% [markdown]
-# Rank 0 counts who has joined. `1/2` means that a rank has died, did not start, or looks elsewhere. `2/3` with two
-# processes means that the world size is wrong. A port that is in use may belong to a second rank 0.
+# Here rank 0 counts who has joined; under `torchrun` nobody does, see below. `1/2` means that a rank has died, did not
+# start, or looks elsewhere. `2/3` with two processes means that the world size is wrong. A port that is in use may
+# belong to a second rank 0.
 #
 # **Before the ranks join, print rank, world size, address and port of each.**
 #
@@ -481,12 +487,13 @@ files = examine("exception_on_one_rank", "error file")
 assert "error file" in files.text and "ValueError" in files.endings[1].seen[-1]
 
 # %% [markdown]
-# On 64 ranks there can be 63 such messages and one `ValueError`, so look for the rank that says something different.
+# On 64 ranks there can be 63 such messages and one `ValueError`, so look first for the rank that says
+# something different. A timeout is not a cause either.
 #
-# **"Connection closed by peer" is seldom the cause: read every rank's error.**
+# **"Connection closed" or "reset by peer" is seldom the cause: read every rank's error.**
 #
-# A rank that is killed cannot say anything. When memory runs out, Linux kills a process: in the next two patients a
-# rank, and a worker of a `DataLoader`.
+# A rank that is killed cannot say anything. When memory runs out, Linux kills a process. The next two patients
+# imitate it: one loses a rank, and one a worker of a `DataLoader`.
 
 # %%
 killed = in_brief("dead_rank", "killed_loader_worker")
@@ -499,7 +506,7 @@ assert killed["killed_loader_worker"].kinds == ["raised", "raised"]
 assert "Connection" in killed["killed_loader_worker"].endings[0].text
 
 # %% [markdown]
-# The log of the dead rank just ends. Only its exit status tells: −9, or 137 in a shell.
+# The log of the dead rank just ends. Its exit status tells: −9, or 137 in a shell.
 #
 # <details><summary>How to find the rank that died first</summary>
 #
@@ -548,7 +555,7 @@ longer = run_patient(
 assert "100 vs 52" in longer.text
 
 # %% [markdown]
-# NumPy's numbers are float64 by default, with 8 bytes each, and torch's are float32, with 4.
+# NumPy's floats have 8 bytes by default (float64), and torch's have 4 (float32).
 #
 # **Equal shapes are not enough: the ranks must also agree on the dtype.**
 #
@@ -556,7 +563,7 @@ assert "100 vs 52" in longer.text
 #
 # | case | what happens |
 # |---|---|
-# | `shapes_differ`, with 8 and 4 numbers | "8 vs 4" are bytes of one message, too, and equal the lengths by chance |
+# | `shapes_differ`, with 8 and 4 numbers | bytes, too: gloo sends pieces. That they equal the lengths is chance |
 # | the same with 100 and 50 numbers | "100 vs 52" |
 # | a broadcast with fewer bytes than expected | no error: the rest of the tensor keeps its old numbers |
 #
@@ -583,7 +590,7 @@ if torch.__version__.startswith(("2.13.0", "2.14.1")):
 # %% [markdown]
 # With torch 2.13.0 and 2.14.1, `DETAIL` crashed every program with DDP that we tried.
 #
-# **Take INFO for DDP, and DETAIL for collectives of your own.**
+# **With these versions, take INFO for DDP, and DETAIL for collectives of your own.**
 #
 # ## Act 3: it trains wrongly
 #
@@ -618,14 +625,14 @@ assert garbage.outcome == "silent" and "1.0000001" in garbage.endings[0].text
 #
 # **With gloo, bytes travel without a dtype, and the receiver reads them as its own.**
 #
-# `DETAIL` would have refused this call. Six more patients end as quietly: in two even `DETAIL` finds nothing, and in
-# four all calls fit each other.
+# `DETAIL` would have refused this call. Six more patients end as quietly. In `sum_against_max` and `other_layout` the
+# calls differ in something that `DETAIL` does not compare. In the other four it has nothing to compare.
 #
 # <details><summary>The six, with their faults</summary>
 #
 # | patient | its fault |
 # |---|---|
-# | `sum_against_max` | one rank asks for the sum, the other for the maximum: both get half of each |
+# | `sum_against_max` | one rank asks for the sum, the other for the maximum: half of the result is either |
 # | `other_layout` | the numbers of a tensor have another order in the memory of one rank |
 # | `read_before_wait` | an asynchronous all-reduce is read before `wait` |
 # | `not_in_the_group` | two ranks call the all-reduce of a group without them: torch warns, and does nothing |
@@ -707,9 +714,9 @@ for rank, told in enumerate(steps):
 #
 # ### A check that stays on
 #
-# In healthy data-parallel training all ranks are in the same step, with equal weights and finite gradients, whatever
-# the model is. `ReplicaCheck` checks all three now and then, here in every 10th step. It is cheap, because each rank
-# sends only one number per parameter, computed from its bits:
+# In healthy DDP training all ranks are in the same step, with equal weights and finite gradients. `ReplicaCheck` checks
+# steps, weights and gradients, here in every 10th step. It is cheap, because each rank sends only one number per
+# parameter tensor, computed from its bits:
 
 
 # %%
@@ -754,10 +761,10 @@ except RankError as error:
 assert "8 of 8 samples were not seen once: sample 0: 2 times (ranks 0 and 1)" in twice
 
 # %% [markdown]
-# The message names the first parameter that differs, and the ranks that differ from the majority. With two ranks there
-# is no majority, so it always names rank 1.
+# When weights differ, the message names the first such parameter, and the ranks that differ from most. In a tie, as
+# with two ranks, it takes the side of the lowest rank, so it may name the wrong one.
 #
-# **Replicas have equal weights, to the bit. Check that while they train.**
+# **DDP's replicas have equal weights, to the bit. Check that while they train.**
 #
 # Its companion `check_samples` checks after an epoch that each sample was seen once.
 #
@@ -767,7 +774,8 @@ assert "8 of 8 samples were not seen once: sample 0: 2 times (ranks 0 and 1)" in
 # |---|---|
 # | buffers, the optimizer's state | not compared |
 # | a `GradScaler` | call the check after `unscale_`; a step that the scaler leaves out has infinite gradients |
-# | a rank that does not come | the check has a group and a timeout of its own, so it does not hang |
+# | a rank leaves out the check alone | the others stop after the check's own timeout |
+# | a rank leaves out an earlier call | the others hang there, before the check |
 # | a sampler | may repeat or leave out a few samples that cannot be dealt out evenly |
 # | FSDP, tensor parallel | ranks hold different weights on purpose |
 #
@@ -858,11 +866,15 @@ healthy = run_on_our_ranks("summed_gradients", worlds[2], timeout=100, program=w
 assert healthy is None and check_against_one_process.__name__ in check
 
 # %% [markdown]
-# **To find a fault that all ranks share, compare one step with one process.**
+# **To find a wrong gradient that all ranks share, compare one step with one process.**
 #
 # <details><summary>Where this stops being true</summary>
 #
-# The comparison needs a model that draws no random numbers, so switch dropout off for that step.
+# | if … | then … |
+# |---|---|
+# | the model draws random numbers | the check accuses a healthy run: switch dropout off for that step |
+# | a layer mixes the samples of a batch, as BatchNorm does | the same: set it to `eval` for that step |
+# | the fault is in the data: all ranks take the same batch | the check is content; `check_samples` finds it |
 #
 # </details>
 #
@@ -892,8 +904,8 @@ assert "at extra_forward.py, line 13 on rank 0" in str(
 )
 
 # %% [markdown]
-# For 21 programs it names a line and a rank, because each message carries its call, shape, dtype and line. Even so, the
-# fault can be before the line at which the calls no longer fit.
+# For 21 programs it names a line and a rank. In 14 of them it can, because each message carries its call, shape, dtype
+# and line; in the others a rank raises, dies, or runs out of time. The fault can be before the line that is named.
 #
 # <details><summary>The other six</summary>
 #
@@ -911,8 +923,9 @@ assert "at extra_forward.py, line 13 on rank 0" in str(
 # ## In real frameworks
 #
 # Back to the 64 GPUs. They report 100 % utilization, because a kernel that waits for another GPU counts as busy. With
-# NCCL a collective is only *queued*, so Python goes on, and stands at a later line: at a `.item()`, or at the print of
-# a loss. The rules are the same as with gloo: all ranks agree on the call, its order, group, shapes and dtypes.
+# NCCL a collective is only *queued*, so Python goes on, and usually stands at a later line: at a `.item()`, or at the
+# print of a loss. The rules are the same as with gloo: all ranks agree on the call, its order, group, arguments, shapes
+# and dtypes.
 #
 # <details><summary>With NCCL, from its documentation and torch's, not tried here</summary>
 #
@@ -939,7 +952,7 @@ for world in worlds.values():
 # - A hang often shows itself at a later call than the fault.
 # - All ranks of a group make a collective call, or none does.
 # - "Connection closed by peer" is seldom the cause: read every rank's error.
-# - To find a fault that all ranks share, compare one step with one process.
+# - To find a wrong gradient that all ranks share, compare one step with one process.
 #
 # <details><summary>First aid as a table, with when it holds</summary>
 #
