@@ -19,7 +19,7 @@
 # ## 1. Now with torch's own: `pipeline_step`
 #
 # torch brings stages and schedules in `torch.distributed.pipelining`; the lesson shows them below
-# [In real frameworks](../../course/09_pipeline.ipynb#In-real-frameworks).
+# [In real frameworks](../../course/09_pipeline.ipynb).
 #
 # - `PipelineStage(module, index, number, device)` is this rank's stage: its module, the stage's number, how many stages
 #   there are, and where they compute. It knows whether it `is_first` and whether it `is_last`.

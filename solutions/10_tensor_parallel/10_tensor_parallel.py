@@ -436,7 +436,7 @@ assert all(result["largest"] < 9 * 12 for result in report[4].results)
 # torch cuts a model that knows nothing of ranks. `parallelize_module(module, mesh, plan)` replaces parameters of
 # `module` by **DTensors**, of which each rank has its part. A `mesh` says which ranks there are. The plan names layers
 # inside of the module, such as `"attention.q"`. The lesson shows it below
-# [In real frameworks](../../course/10_tensor_parallel.ipynb#In-real-frameworks).
+# [In real frameworks](../../course/10_tensor_parallel.ipynb).
 #
 # | in the plan | weight | takes | leaves |
 # |---|---|---|---|

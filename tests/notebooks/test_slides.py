@@ -48,7 +48,7 @@ def a_lesson() -> NotebookNode:
         code("draw_one()", printed, shown),
         code("print('nothing to see')", printed),
         new_markdown_cell("Between the pictures."),
-        code("draw_two()", picture(), folded=True),
+        code("# Checks of the text\ndraw_two()", picture(), folded=True),
         code("draw_three()", picture()),
         new_markdown_cell(LISTED),
         new_markdown_cell(SHORT),
