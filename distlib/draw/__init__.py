@@ -34,6 +34,8 @@
     mesh_on_nodes            which groups of a mesh lie inside a node, and which across nodes
     gradient_timeline        which version of the parameters a gradient read, and which it was applied to
     gossip_graphs            who talks to whom in gossip, and how far a number has come
+    token_routes             how many tokens each rank sends to the experts of each rank
+    expert_lanes             when the ranks of a layer of experts compute, communicate and wait (`ExpertLayer`)
     image_answers            images, and what several models say that they show
 
 matplotlib, ipywidgets and anywidget are loaded when a name is first used, not by `import distlib.draw`: the ranks of a
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from distlib.draw.charts.cost_bars import compare_costs
     from distlib.draw.charts.curves import curves
     from distlib.draw.charts.decision_trees import decision_tree
+    from distlib.draw.charts.expert_lanes import ExpertLayer, expert_lanes
     from distlib.draw.charts.gossip_graphs import gossip_graphs
     from distlib.draw.charts.gradient_timelines import gradient_timeline
     from distlib.draw.charts.heat_maps import heat_map
@@ -72,6 +75,7 @@ if TYPE_CHECKING:
     from distlib.draw.charts.step_panels import step_timeline
     from distlib.draw.charts.sweeps import sweep
     from distlib.draw.charts.timelines import timeline
+    from distlib.draw.charts.token_routes import token_routes
     from distlib.draw.charts.wait_circles import who_waits
     from distlib.draw.chunks.chunk_history import ChunkHistory, watch_chunks
     from distlib.draw.picture import Picture
@@ -82,6 +86,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ChunkHistory",
+    "ExpertLayer",
     "HeldPieces",
     "Picture",
     "before_and_after",
@@ -90,6 +95,7 @@ __all__ = [
     "compare_costs",
     "curves",
     "decision_tree",
+    "expert_lanes",
     "explore_race",
     "gossip_graphs",
     "gradient_timeline",
@@ -117,6 +123,7 @@ __all__ = [
     "sweep",
     "speed_up",
     "timeline",
+    "token_routes",
     "watch_chunks",
     "who_sends",
     "who_waits",
@@ -124,6 +131,7 @@ __all__ = [
 
 _HOMES = {
     "ChunkHistory": "chunks.chunk_history",
+    "ExpertLayer": "charts.expert_lanes",
     "HeldPieces": "charts.placements",
     "Picture": "picture",
     "before_and_after": "charts.before_and_after",
@@ -132,6 +140,7 @@ _HOMES = {
     "compare_costs": "charts.cost_bars",
     "curves": "charts.curves",
     "decision_tree": "charts.decision_trees",
+    "expert_lanes": "charts.expert_lanes",
     "explore_race": "players.explorer",
     "gossip_graphs": "charts.gossip_graphs",
     "gradient_timeline": "charts.gradient_timelines",
@@ -159,6 +168,7 @@ _HOMES = {
     "sweep": "charts.sweeps",
     "speed_up": "charts.speed_ups",
     "timeline": "charts.timelines",
+    "token_routes": "charts.token_routes",
     "watch_chunks": "chunks.chunk_history",
     "who_sends": "charts.message_routes",
     "who_waits": "charts.wait_circles",

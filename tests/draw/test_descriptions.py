@@ -61,6 +61,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "curves": lambda: draw.curves({"plain": [(0, 2.0), (1, 0.5)]}, along="seconds", values="loss", title="Loss"),
     "decision_tree": lambda: draw.decision_tree({"Does it rain?": {"yes": "stay", "no": "go"}}, title="Today, at 7"),
     "explore_race": lambda: draw.explore_race(CLUSTER),
+    "expert_lanes": lambda: draw.expert_lanes({"even": draw.ExpertLayer([(0.0, 0.1)] * 2, 0.2)}, title="Two ranks"),
     "gossip_graphs": lambda: draw.gossip_graphs(
         {"ring": [[0.5, 0.5], [0.5, 0.5]]}, {"ring": [1.0, 1.0]}, title="Two ranks", subtitle="after one round"
     ),
@@ -95,9 +96,10 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "sweep": lambda: draw.sweep({"plain": {1: [0.5, 0.6], 2: [0.7]}}, along="workers", title="Found"),
     "timeline": lambda: draw.timeline(TRACE),
     "who_sends": lambda: draw.who_sends({"ring": TRACE}, title="Around"),
+    "token_routes": lambda: draw.token_routes({"even": [[1, 1], [1, 1]]}, title="Two ranks"),
     "who_waits": lambda: draw.who_waits(DeadlockError(HANG)),
 }
-NOT_SHOWN = {"ChunkHistory", "HeldPieces", "Picture", "watch_chunks"}
+NOT_SHOWN = {"ChunkHistory", "ExpertLayer", "HeldPieces", "Picture", "watch_chunks"}
 
 Outputs = list[tuple[dict[str, Any], Any]]
 
