@@ -535,9 +535,9 @@ print(f'"{sys.executable}" -m distlib.cli doctor')
 #    that do not wait for the slowest GPU.
 # 3. **Models that do not fit** ([09](09_pipeline.ipynb), [10](10_tensor_parallel.ipynb), [11](11_zero.ipynb)): a
 #    pipeline, layers that are cut over ranks, and ZeRO.
-# 4. **Clusters** ([12](12_hybrid.ipynb), [16](16_environments.ipynb), [17](17_hang_clinic.ipynb), [18](18_gpus.ipynb),
-#    [19](19_capstone.ipynb)): a layout for many GPUs, repairs for programs that hang, and a small GPT that continues
-#    after a crash.
+# 4. **Clusters** ([12](12_hybrid.ipynb), [12b](12b_experts.ipynb), [16](16_environments.ipynb),
+#    [17](17_hang_clinic.ipynb), [18](18_gpus.ipynb), [19](19_capstone.ipynb)): a layout for many GPUs, models with
+#    experts, repairs for programs that hang, and a small GPT that continues after a crash.
 #
 # <details><summary>The other lessons are side roads</summary>
 #
@@ -633,6 +633,12 @@ print(f'"{sys.executable}" -m distlib.cli doctor')
 # In [12, Hybrid](12_hybrid.ipynb):
 #
 # - **mesh**: ranks as the cells of a grid, with an axis for each way of training. 8 ranks may be dp 2 × pp 2 × tp 2.
+#
+# In [12b, Experts and long sequences](12b_experts.ipynb):
+#
+# - **expert**: one of many MLPs in a layer. A token goes through a few of them, such as 2 of 8.
+# - **router**: the linear layer that picks the experts of each token.
+# - **all-to-all**: each rank has a message for every other rank, such as the tokens for its experts.
 #
 # In [16, Environments](16_environments.ipynb):
 #

@@ -920,7 +920,8 @@ assert abs(first - last) > 0.01 and abs((first**2 + last**2) ** 0.5 - right) < 1
 # ## Now you
 #
 # In [the exercise](../exercises/12_hybrid/12_hybrid.ipynb) you find the groups of a mesh, compute the bytes and the
-# seconds of a layout, and choose the layout for a cluster.
+# seconds of a layout, and choose the layout for a cluster. After that comes [Experts and long
+# sequences](12b_experts.ipynb), with two more axes.
 #
 # [Lesson 12c](12c_layouts.ipynb) is a side road: ZeRO inside a pipeline, more clusters, how far to trust the formulas,
 # and what people have trained with. In its exercise you train a model that is cut three ways.

@@ -203,7 +203,7 @@ token_routes(
 print(inspect.getsource(PlainMixture.forward))
 
 # %% tags=["folded"]
-# Checks: one process with all experts gives the same, and the bytes are those of the rows
+# Checks of the outputs and of the bytes
 with torch.no_grad():
     everything = torch.cat([tokens_of(rank) for rank in range(4)])
     all_scores = ROUTER(everything).softmax(-1)
@@ -517,7 +517,7 @@ assert (by_heads - everywhere).abs().max() < 1e-5
 #
 # | if … | then … |
 # |---|---|
-# | a position sees earlier positions only | the last rank of a ring computes most, unless each has early and late positions |
+# | a position sees earlier positions only | the last rank of a ring computes most; other orders balance it |
 # | several query heads share keys and values | the ring has less to send, and can send less than Ulysses |
 # | a rank has room for all keys and values | it can gather them at once, as Llama 3 does, with the ring's bytes |
 #

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Long sequences and experts, closer
 #
-# **This lesson is optional.** No later lesson needs it. It is about the two things that users of every large trainer
-# ask for next: sequences too long for one rank, and models of which each token uses only a part.
+# **This lesson is optional.** It goes on where [Experts and long sequences](12b_experts.ipynb) ends: rings with a
+# causal mask, clocks for rings and Ulysses, and routers that learn. It can also be read by itself.
 #
 # After it you will be able to
 #

@@ -752,7 +752,7 @@ assert (
 # Which framework has which lesson's algorithm, and under which name? A dash means that it has nothing of its own.
 # Where you write the loop yourself, you may use torch's there, or your own. Two names in it need a word: Megatron-LM
 # is NVIDIA's program for the training of large language models, and Ulysses is DeepSpeed's way to cut a sequence, by
-# all-to-all (lesson 12d).
+# all-to-all (lesson 12b).
 
 # %%
 guess_13 = predict(

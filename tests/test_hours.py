@@ -42,10 +42,10 @@ def parts() -> list[tuple[list[str], str]]:
 
 
 def _is_among(stem: str, words: str) -> bool:
-    """Whether "12 and 16 to 19" holds a lesson. Those with a letter are in no such range."""
-    number = stem.partition("_")[0]
-    ranges = [(*span.split(" to "), span)[:2] for span in words.split(" and ")]
-    return number.isdigit() and any(int(first) <= int(number) <= int(last) for first, last in ranges)
+    """Whether "12, 12b, 16 to 19" holds a lesson. Those with a letter are in no range: each is named."""
+    number, spans = stem.partition("_")[0], re.split(r", | and ", words)
+    ranges = [span.split(" to ") for span in spans if " to " in span]
+    return number in spans or number.isdigit() and any(first <= number <= last for first, last in ranges)
 
 
 def main_road() -> list[str]:

@@ -4,7 +4,7 @@
 
     lesson  algorithm              torch 2.13.0                      DeepSpeed 0.19.8
     09      stages of a pipeline   `PipelineStage`, `Schedule1F1B`   `PipelineModule(num_stages=…)`
-    12d     experts over ranks     –                                 `MoE(ep_size=…)`
+    12b     experts over ranks     –                                 `MoE(ep_size=…)`
 
 Each entry was read in the source of the version that is named; `Entry.source` says where. A dash means: nothing of its
 own. Whoever writes the training loop himself may use torch's there.
@@ -47,7 +47,7 @@ class Algorithm:
     """A row of the map.
 
     Attributes:
-        lesson: whose algorithm it is, as "12d".
+        lesson: whose algorithm it is, as "12b".
         title: what it is.
         entries: by framework, in the order of `FRAMEWORKS`.
     """
@@ -253,7 +253,7 @@ ALGORITHMS = {
         ("torch's: `ParallelDims`", "distributed/parallel_dims.py: ParallelDims"),
     ),
     "sequence": _row(
-        "12d",
+        "12b",
         "a sequence over ranks",
         (
             "`context_parallel`, experimental",
@@ -266,7 +266,7 @@ ALGORITHMS = {
         ("`context_parallel_degree`", "config/configs.py: context_parallel_degree"),
     ),
     "experts": _row(
-        "12d",
+        "12b",
         "experts over ranks",
         ("by hand, with `all_to_all_single`", "distributed/distributed_c10d.py: all_to_all_single"),
         (NOTHING, r"no expert_parallel|\bmoe\b"),

@@ -20,7 +20,7 @@ class Place:
     """A function of torchtitan.
 
     Attributes:
-        lesson: whose algorithm it is, as "12d".
+        lesson: whose algorithm it is, as "12b".
         file: its path below `torchtitan/`.
         name: of the function or class.
         does: what happens there, in the words of the lesson.
@@ -71,16 +71,16 @@ PLACES = (
         "12", "models/llama3/parallelize.py", "parallelize_llama", "the order: tensors, activations, compiler, shards"
     ),
     Place(
-        "12d", "distributed/context_parallel/api.py", "prepare_context_parallel_input", "a sequence is cut over ranks"
+        "12b", "distributed/context_parallel/api.py", "prepare_context_parallel_input", "a sequence is cut over ranks"
     ),
     Place(
-        "12d",
+        "12b",
         "models/common/decoder_sharding.py",
         "set_gqa_inner_attention_local_map",
         "keys, values are gathered whole",
     ),
     Place(
-        "12d",
+        "12b",
         "models/common/token_dispatcher.py",
         "AllToAllTokenDispatcher",
         "tokens travel to their experts, and back",
