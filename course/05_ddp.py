@@ -190,8 +190,8 @@ assert all(torch.equal(found, by_rank[0]) for found in by_rank)
 # | batch norm, or dropout | each rank normalizes over its own images, or draws its own random numbers |
 # | ranks that round differently | the weights drift apart by rounding errors |
 #
-# The second row has its control in the folded cell below. For the third row we let one rank of two use other
-# instructions of its processor, with `ATEN_CPU_CAPABILITY=default`. After 2,000 steps the weights of torch's DDP were
+# The folded cell below shows the second row for dropout. For the third row we let one rank of two use other
+# instructions of its processor, with `ATEN_CPU_CAPABILITY=default`: after 2,000 steps the weights of torch's DDP were
 # 2·10⁻⁷ apart.
 #
 # </details>
@@ -255,11 +255,11 @@ assert abs(at_the_start - at_the_end) < 1e-12
 # much latency as the all-reduce of a weight.
 #
 # So put gradients together. One extreme is one all-reduce per parameter, which pays the latency 24 times. The other
-# extreme is **one flat buffer** with all gradients, which pays the latency once but cannot leave before the last
-# gradient is there. In between are **buckets**, each with the gradients of several parameters. Because the backward
-# pass begins with the last layer, buckets are filled from the end of the list of parameters. As soon as a bucket holds
-# at least its limit, it is full, and the next bucket begins. In the list, the weight of layer $n$ is parameter $2n$,
-# and its bias is parameter $2n + 1$:
+# extreme is **one flat buffer** with all gradients, which pays the latency of one all-reduce but cannot leave before
+# the last gradient is there. In between are **buckets**, each with the gradients of several parameters. Because the
+# backward pass begins with the last layer, buckets are filled from the end of the list of parameters. As soon as a
+# bucket holds at least its limit, it is full, and the next bucket begins. In the list, the weight of layer $n$ is
+# parameter $2n$, and its bias is parameter $2n + 1$:
 
 # %% tags=["folded"]
 # The model
@@ -317,14 +317,14 @@ assert len(assign_buckets(sizes, bucket_bytes=KIB)) == 24
 print("1028 * KIB, and KIB")
 
 # %% [markdown]
-# The library's `DistributedDataParallel` has four versions, which compute the same averages:
+# The library's `DistributedDataParallel` has four versions, which compute the same averages, up to rounding:
 #
 # | version | all-reduces in a step | when an all-reduce starts |
 # |---|---|---|
 # | `per_parameter` | one per parameter | after the backward pass |
 # | `flat` | one | after the backward pass |
 # | `bucketed` | one per bucket | after the backward pass |
-# | `overlapped` | one per bucket | as soon as its bucket is full |
+# | `overlapped` | one per bucket | as soon as its bucket, and each bucket before it, is full |
 
 # %%
 guess_2 = predict(
@@ -403,8 +403,8 @@ assert all(found[1:] == (2 * found[0], sum(sizes)) for found in sent.values())
 # ## Communicate while you compute
 #
 # The versions `bucketed` and `overlapped` send the same buckets, but at different times. When the backward pass has
-# computed the gradients of the last layer, nothing changes these gradients any more. So their bucket can leave while
-# the backward pass goes on to the other layers. Two tools make this possible:
+# computed the gradients of the last layer, nothing in this backward pass changes these gradients any more. So their
+# bucket can leave while the backward pass goes on to the other layers. Two tools make this possible:
 #
 # - **A hook.** After `parameter.register_post_accumulate_grad_hook(function)`, torch calls `function(parameter)` as
 #   soon as the gradient of this parameter is complete, in the middle of the backward pass.
@@ -467,10 +467,10 @@ assert overlapped.hidden > 0.99 * overlapped.hideable
 
 # %% [markdown]
 # Bucket 0 is full when the backward pass has computed layers 11 and 10. While bucket 0 travels, the rank computes
-# layers 9 and 8, which fill bucket 1, and so on. Only bucket 5 has nothing to hide behind, because it is full only when
-# the backward pass is over.
+# layers 9 and 8, which fill bucket 1, and so on. Bucket 5 has nothing to hide behind, because it is full only when the
+# backward pass is over.
 #
-# **A bucket of gradients travels while the backward pass computes the next ones.**
+# **Every bucket but the last can travel while the backward pass computes the next ones.**
 #
 # ## How much does it hide?
 #
@@ -520,9 +520,9 @@ assert (
 )
 
 # %% [markdown]
-# Buckets alone make the step *longer* than `flat`, because they pay more latencies and start no earlier. They pay off
-# when they leave during the backward pass. `flat` communicates for less time than `overlapped`, but its step is longer,
-# because all of its communication is exposed.
+# Buckets alone make the step *longer* than `flat`, because they pay more latencies and start no earlier. They can pay
+# off when they leave during the backward pass. `flat` communicates for less time than `overlapped`, but its step is
+# longer, because all of its communication is exposed.
 #
 # **Exposed communication costs time. Hidden communication costs little.**
 #
@@ -538,8 +538,9 @@ assert (
 #
 # </details>
 #
-# So here is the money: 17 ms of a step are exposed instead of 82 ms, and an hour of your GPUs holds 1.4 times as many
-# steps. How much does overlap save on other networks?
+# Back to your 64 GPUs. If they hide as much as these two ranks, 17 ms of a step are exposed instead of 82 ms. Then you
+# pay 14 dollars an hour for waiting instead of 46, and an hour holds 1.4 times as many steps. How much does overlap
+# save on other networks?
 
 # %% tags=["folded"]
 # Three networks to choose from
@@ -590,8 +591,8 @@ for kib in (1, 128, 256, 512, 1024, 2048, 4096):
     by_size[kib] = 1e3 * step.seconds
 sweep(
     {"overlapped": by_size},
-    along="KiB in a bucket",
-    title="Time of a training step by the size of the buckets",
+    along="limit of a bucket, KiB",
+    title="Time of a training step by the limit of the buckets",
     subtitle="ms, in virtual time",
 )
 
@@ -602,11 +603,11 @@ assert by_size[1] > 1.2 * by_size[512] and by_size[4096] > 1.3 * by_size[512]
 assert abs(by_size[4096] - 1e3 * flat.seconds) < 0.1
 
 # %% [markdown]
-# PyTorch's default limit, 25 MiB, suits models of hundreds of megabytes; our model has 3 MiB. PyTorch gives the first
-# bucket a smaller limit, so that communication begins sooner.
+# PyTorch's default limit, 25 MiB, is meant for larger models than ours, which has 3 MiB. By default PyTorch gives the
+# first bucket a smaller limit, so that communication begins sooner.
 #
-# **Try it.** Which size is best on a link with ten times the latency, `Link(15e-3, 40e6)`? Guess first: larger or
-# smaller?
+# **Try it.** Which limit is best on a link with ten times the latency, `Link(15e-3, 40e6)`? Guess first: larger or
+# smaller? There `flat` takes 253 ms: with which limits does overlap lose against it?
 
 # %%
 for kib in (256, 512, 1024, 2048):
@@ -674,10 +675,10 @@ assert 1.85 < longer < 1.95
 assert abs(slowed[0].seconds - slowed[1].seconds) < 1e-3
 
 # %% [markdown]
-# Rank 0 ends its backward pass after half the time. Then it waits, because every all-reduce needs the gradients of rank
-# 1, too.
+# Rank 0 ends its backward pass in half of the time of rank 1. Then it waits, because every all-reduce needs the
+# gradients of rank 1, too.
 #
-# **In every step, all ranks wait for the slowest rank.**
+# **In every step, the other ranks wait for the slowest one.**
 #
 # One cure is to give the slow rank fewer images. Then gradients must be weighted ([lesson 06](06_large_batches.ipynb)).
 # Another cure is not to wait for all ranks ([lesson 07](07_without_waiting.ipynb)).
@@ -722,14 +723,14 @@ def accumulate(comm: Communicator, microbatches: int) -> torch.Tensor:
 gradients = {}
 for microbatches in (1, 4):
     gradients[microbatches] = world.run(accumulate, microbatches)[0]
-    messages = world.trace.messages_sent[0]
-    print(f"backward passes: {microbatches}, messages from rank 0: {messages}")
+    messages = world.trace.by_collective(rank=0)["all_reduce"].messages
+    print(f"backward passes: {microbatches}, messages of all-reduces: {messages}")
 difference = float((gradients[1] - gradients[4]).abs().max())
 print(f"largest difference of a gradient {difference:.0e}")
 assert difference < 1e-12
 
 # %% [markdown]
-# **Gradients of several backward passes add up on their rank, and travel once.**
+# **Inside `no_sync()` gradients add up on their rank. They travel once, at the end.**
 #
 # Put the forward pass inside `no_sync()`, too, because torch's DDP decides in the forward pass whether the backward
 # pass communicates. [Lesson 05b](05b_ddp_in_practice.ipynb) shows what happens when only half of it is inside.
@@ -782,10 +783,10 @@ world.close()
 # ## In short
 #
 # - Equal weights that take equal steps stay equal, without being sent.
-# - A bucket of gradients travels while the backward pass computes the next ones.
+# - Every bucket but the last can travel while the backward pass computes the next ones.
 # - Exposed communication costs time. Hidden communication costs little.
-# - In every step, all ranks wait for the slowest rank.
-# - Gradients of several backward passes add up on their rank, and travel once.
+# - In every step, the other ranks wait for the slowest one.
+# - Inside `no_sync()` gradients add up on their rank. They travel once, at the end.
 #
 # ## Now you
 #
