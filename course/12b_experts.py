@@ -9,7 +9,7 @@
 # >
 # > - say where the parameters of a sparse model are, and what travels to them,
 # > - say what an uneven router costs, and what a capacity and a bias do about it,
-# > - compute attention over a sequence that no rank has as a whole,
+# > - compute attention over a sequence that is cut over the ranks,
 # > - choose between ring attention and Ulysses.
 # >
 # > **Time:** about 45 minutes. **You need:** [All-reduce](02_all_reduce.ipynb),
@@ -55,7 +55,8 @@ assert 134 < 671e9 * 16 / 80e9 < 135
 # %% [markdown]
 # ## A router picks the experts
 #
-# An MLP with eight times as many features can store more, but every token then costs eight times as many operations. A
+# An MLP with eight times as many hidden features can store more, but every token then costs eight times as many
+# operations. A
 # **mixture of experts** has eight small MLPs instead, the **experts**, and a **router**, which picks a few of them for
 # each token.
 #
@@ -86,12 +87,12 @@ for token in range(3):
 # |---|---:|
 # | experts to choose from | 256 |
 # | experts that a token goes to | 8 |
-# | one more, for all tokens | 1 |
+# | one more expert, which every token goes to as well | 1 |
 # | parameters of an expert: three matrices of 7,168 × 2,048 | 44 million |
 #
-# The experts together have 656 billion of the 671 billion parameters. A sample of text has thousands of tokens, and the
-# router sends different tokens to different experts. So the GPUs have work: the parameters that *your* token leaves out
-# compute for other tokens.
+# The experts together have 656 billion of the 671 billion parameters. A sample of text has thousands of tokens. As
+# long as the router spreads them, all GPUs have work: the parameters that *your* token leaves out compute for other
+# tokens.
 #
 # **A sparse model has many parameters, and each token computes with few of them.**
 
@@ -105,7 +106,8 @@ assert len({expert for row in choices.tolist() for expert in row}) > K
 # %% [markdown]
 # ## Tokens travel, experts stay
 #
-# The experts of a single layer are 22.5 GB in two bytes per number, so they are spread over the ranks. This is called
+# The experts of a single layer are 22.5 GB in two bytes per number, and there are 58 such layers, so the experts are
+# spread over the ranks. This is called
 # **expert parallelism**, EP. The batch is cut as well, as in data parallelism. A token is then on one rank, and its
 # experts are on other ranks. Something has to travel:
 #
@@ -114,12 +116,9 @@ assert len({expert for row in choices.tolist() for expert in row}) > K
 
 # %%
 guess_1 = predict(
-    "One layer, 4,096 tokens per rank, forward. Compared with tokens and results, all experts are",
-    choices=[
-        "about as many bytes",
-        "about 3 times as many",
-        "more than 20 times as many",
-    ],
+    "One layer, 4,096 tokens per rank, forward. "
+    "How many times as many bytes are all experts as tokens and results?",
+    choices=["about as many", "about 3 times", "more than 20 times"],
 )
 
 # %%
@@ -129,7 +128,7 @@ all_tokens = tokens_per_rank * 8 * features * 2
 gigabytes = {"fetch all experts": all_experts / 1e9}
 gigabytes["send tokens and results"] = 2 * all_tokens / 1e9
 factor = all_experts / (2 * all_tokens)
-print(guess_1.compare("more than 20 times as many" if factor > 20 else "fewer than 20"))
+print(guess_1.compare("more than 20 times" if factor > 20 else "fewer"))
 compare_costs(
     {name: {"GB per rank": size} for name, size in gigabytes.items()},
     title="One layer of DeepSeek-V3, forward",
@@ -142,13 +141,14 @@ assert round(all_experts / 1e9, 1) == 22.5 and 23.5 < factor < 24.5
 assert 256 * 3 * hidden // (2 * 8) == 98_304
 
 # %% [markdown]
-# **Tokens travel to their experts, because fetching the experts would send far more bytes.**
+# **In large models, tokens travel to the experts, because the experts are far more bytes.**
 #
 # <details><summary>Where this stops being true</summary>
 #
 # | if … | then … |
 # |---|---|
-# | a rank has more than 98,304 tokens per layer | here the experts are fewer bytes than tokens and results |
+# | a rank has more than 98,304 tokens, forward | in DeepSeek-V3, the experts are then fewer bytes |
+# | the model is as small as ours | the experts are about as many bytes as tokens and results |
 # | experts of a token share a node | the token has to enter the node only once: even fewer bytes |
 #
 # </details>
@@ -167,7 +167,7 @@ assert 256 * 3 * hidden // (2 * 8) == 98_304
 
 # %%
 guess_2 = predict(
-    "If the router spreads the tokens evenly, what share of the rows stays on its rank?",
+    "The router has no favorites. About what share of the rows stays on its rank?",
     unit="percent",
 )
 
@@ -190,14 +190,15 @@ def one_layer(comm: Communicator) -> tuple[torch.Tensor, list[int]]:
 world = SimulatedWorld(4)
 outputs, rows = zip(*world.run(one_layer), strict=True)
 stay = sum(rows[rank][rank] for rank in range(4)) / sum(map(sum, rows))
-print(guess_2.compare(round(100 * stay)))
+print(guess_2.compare(25), f"In this run: {stay:.0%}.")
 token_routes(
     {"96 tokens per rank, 2 of 8 experts per token": rows}, title="The dispatch"
 )
 
 # %% [markdown]
-# About a quarter stays, because one rank in four is the own one. The rest travels. `PlainMixture` is the library's
-# layer on one page, `experts/plain.py`. Read its forward pass, and find the three all-to-alls:
+# About a quarter stays, because one of the four ranks is the sender itself. The rest travels. `PlainMixture` is the
+# library's layer on one page, `experts/plain.py`. Read its forward pass, and find the three all-to-alls: one is of
+# counts, and two are `_AllToAllOfRows`.
 
 # %%
 print(inspect.getsource(PlainMixture.forward))
@@ -244,8 +245,8 @@ token_routes({"the same 96 tokens on all ranks": same}, title="The dispatch")
 # ## The busiest rank
 #
 # The router decides how much a rank has to do. Take four ranks with one large expert each, and 4,096 tokens per rank,
-# each of which goes to one expert. First the router spreads them evenly. Then half of the tokens of the other three
-# experts go to expert 0 instead.
+# each of which goes to one expert. First the router spreads them evenly. Then experts 1 to 3 each lose
+# half of their tokens to expert 0.
 
 # %%
 guess_3 = predict(
@@ -289,16 +290,18 @@ assert 1.4 < all_to(lambda rank: 3 - rank) < 1.5 and all_to(lambda rank: rank) <
 
 # %% [markdown]
 # Expert 0 gets 2.5 times its share: its own, and half a share from each of three others. The whole layer takes 2.5
-# times as long, because the others wait for the results of rank 0. The work in all is the same.
+# times as long, because the others wait for rank 0, which has 2.5 times as much to receive, to compute and to send
+# back. The work in all is the same.
 #
-# **The busiest rank sets the time of a layer of experts.**
+# **In a layer of experts, all ranks wait for the busiest one.**
 #
 # <details><summary>Where this stops being true</summary>
 #
 # | if … | then … |
 # |---|---|
 # | a rank is slower than the others | it can be the last one without being the busiest |
-# | rank $r$ sends all its tokens to rank $3-r$ | all are equally busy, yet it takes 1.4 times as long |
+# | the links are slow | what travels sets the time |
+# | rank $r$ sends all its tokens to rank $3-r$ | all are equally busy, but no row stays at home: 1.4 times as long |
 #
 # </details>
 #
@@ -313,8 +316,8 @@ assert round(worst.end / balanced.end, 1) == 4.0
 # %% [markdown]
 # ## A capacity or a bias
 #
-# One remedy is a limit. An expert takes only as many rows from each rank as its **capacity**, which is a factor times
-# the even share. The rows above it are **dropped**: the expert adds nothing to these tokens.
+# One remedy is a limit. An expert takes only as many rows from each rank as its **capacity**: a factor times the even
+# share, which is 1,024 rows here. The rows above it are **dropped**: the expert adds nothing to these tokens.
 
 # %%
 guess_4 = predict(
@@ -337,11 +340,11 @@ assert abs(time_layer([EVEN, *UNEVEN[1:]]).end / balanced.end - 1) < 0.01
 assert 1 - (EVEN + 3 * EVEN // 2) / (4 * EVEN) == 0.375
 
 # %% [markdown]
-# The limit sets the time, and you pay with tokens.
+# The limit caps the time, and you pay with the rows above it.
 #
-# The other remedy changes the router. DeepSeek-V3 adds a **bias** to each expert's score, and picks the experts by the
-# sum. After each step, the bias of a busy expert falls a little, and the bias of an idle expert rises. The weights of
-# the outputs are still those without the bias.
+# The other remedy changes the router. DeepSeek-V3 adds a **bias** to each expert's weight, only to pick the experts:
+# the largest sums win. After each step, the bias of a busy expert falls a little, and the bias of a less busy expert
+# rises. The outputs are still added up by the weights without the bias.
 
 
 # %%
@@ -349,8 +352,8 @@ def balance(comm: Communicator, rate: float, steps: int = 60) -> list[float]:
     """How many times its even share the busiest of 8 experts gets, step by step."""
     bias, busiest = torch.zeros(8), []
     for step in range(steps):
-        scores = ALIKE(new_tokens(comm.rank, step)).softmax(-1)
-        chosen = (scores + bias).topk(K).indices
+        weights = ALIKE(new_tokens(comm.rank, step)).softmax(-1)
+        chosen = (weights + bias).topk(K).indices
         load = torch.bincount(chosen.flatten(), minlength=8).double()
         all_reduce(comm, load)  # the tokens of all ranks
         bias -= rate * (load - load.mean()).sign()
@@ -392,18 +395,20 @@ curves(
 assert min(shares["without a bias"]) > 2.5 and max(shares["with a bias"][40:]) < 1.5
 
 # %% [markdown]
-# No token is dropped, because a token that does not go to its favorite expert goes to another one.
+# In this run the busiest expert gets 2.8 times its share without a bias, and about 1.2 times with one. There is no
+# limit, so no token is dropped: some tokens go to another expert than their favorite.
 #
-# **A capacity drops the tokens above it; a bias sends tokens to other experts.**
+# **A capacity drops the rows above it; a bias sends tokens to other experts.**
 #
-# An older remedy is an **auxiliary loss**, which teaches the router to spread its tokens. [Lesson
+# An older remedy is an **auxiliary loss**: a term added to the loss, which grows when the spread is uneven. [Lesson
 # 12d](12d_long_and_sparse_closer.ipynb) trains routers with it and without.
 #
 # <details><summary>Where this stops being true</summary>
 #
 # | if … | then … |
 # |---|---|
-# | all tokens are alike | they all change their experts together, whatever the bias |
+# | all tokens are alike | they all go to the same experts, and the bias moves them all at once |
+# | the bias changes too fast | the load jumps back and forth, and can be worse than without a bias |
 # | the other expert is a worse one for this token | the model may learn less well: our runs do not measure this |
 #
 # </details>
@@ -419,20 +424,23 @@ print([f"{each:.1f}" for each in fast[-8:]])
 assert sum(fast[40:]) > 1.4 * sum(shares["with a bias"][40:])
 
 # %% [markdown]
-# ## A sequence that no rank has
+# ## A sequence that is cut over the ranks
 #
-# Large models also read long texts. For a million tokens, the queries, keys and values of one layer take 24 GiB, with
-# 32 heads of 128 features in two bytes per number. Tensor parallelism cuts the heads, but every rank still needs all
-# positions. **Context parallelism** cuts the positions: each rank keeps its part of the sequence all the time.
+# Large models also read long texts. For 2²⁰ tokens, about a million, the queries, keys and values of one layer take 24
+# GiB, with 32 heads of 128 features in two bytes per number. Tensor parallelism cuts the heads, but every rank still
+# needs all positions. **Context parallelism** cuts the positions: each rank keeps its part of the sequence, outside of
+# attention at least.
 #
-# Norms, MLPs and experts look at one position at a time, so they do not care where the other positions are. Attention
-# does, because a query $q$ needs the keys $k_j$ and the values $v_j$ of all positions that it may see:
+# Norms, MLPs and experts without a capacity look at one position at a time, so they do not care where the other
+# positions are. Attention does, because a query $q$ needs the keys $k_j$ and the values $v_j$ of all positions that it
+# may see:
 #
 # $$o = \frac{\sum_j e^{s_j} v_j}{\sum_j e^{s_j}} \qquad s_j = q \cdot k_j / \sqrt{d}$$
 #
 # Both sums can be made block by block. So in **ring attention** the blocks of keys and values go round the ring of
-# lesson 02. In each round, a rank adds the block that it has to the sums of its own queries, and passes it on. The code
-# below has the whole sequence only to cut it, and to check the result.
+# lesson 02. A rank starts with its own block. After each round it has another block, adds it to the sums of its own
+# queries if they may see it, and passes it on. In this run each position sees earlier positions only. The code below
+# has the whole sequence only to cut it, and to check the result.
 
 # %%
 torch.manual_seed(0)
@@ -467,7 +475,7 @@ assert world.trace.bytes_sent == [2 * 3 * S] * 4
 # %% [markdown]
 # After three rounds every rank has seen the keys and values of all four, and has held at most three blocks at a time:
 # its own, the one in hand, and the one that arrives. The sums are rescaled whenever a larger score comes, so that
-# $e^{s}$ does not overflow: this is called **online softmax**. It is exact attention, not an approximation. You can
+# $e^{s}$ does not overflow: this is called **online softmax**. The result is exact but for rounding. You can
 # read it on one page, in `long_sequences/plain.py`.
 #
 # **In ring attention, queries stay, and keys and values travel from rank to rank.**
@@ -475,8 +483,8 @@ assert world.trace.bytes_sent == [2 * 3 * S] * 4
 # ### Ring or Ulysses?
 #
 # **Ulysses** trades positions for heads. Before attention, an all-to-all gives each rank all positions of some heads.
-# After attention, a second all-to-all trades back. Of queries, keys, values and the output, each rank keeps $1/N$ and
-# sends the rest.
+# After attention, a second all-to-all trades back. Of queries, keys, values and the output, which all have the same
+# size here, each rank keeps $1/N$ and sends the rest.
 
 # %%
 guess_5 = predict(
@@ -507,18 +515,18 @@ assert (by_heads - everywhere).abs().max() < 1e-5
 # |---|---|---|
 # | what travels | keys and values, to every rank | queries, keys, values and output, to one rank each |
 # | bytes that a rank sends, forward | $2(N-1)\,S$ | $4\frac{N-1}{N}\,S$ |
-# | hidden behind computing | yes, if the blocks are long | no: attention waits for the all-to-all |
+# | hidden behind computing | can be, with long blocks; not in the plain version | not in this form |
 # | number of ranks | any that divides the sequence | must divide the heads |
 #
-# Ulysses sends less, so it is the first choice as long as there are enough heads. The ring has no such limit, and with
-# long blocks its messages hide.
+# With more than two ranks Ulysses sends less, so it is the first choice as long as there are enough heads. The ring has
+# no such limit, and with long blocks its messages can hide.
 #
 # <details><summary>Where this stops being true</summary>
 #
 # | if … | then … |
 # |---|---|
-# | a position sees earlier positions only | the last rank of a ring computes most; other orders balance it |
-# | several query heads share keys and values | the ring has less to send, and can send less than Ulysses |
+# | a position sees earlier positions only | the last rank of a ring computes most; a zigzag order (12d) balances it |
+# | g query heads share keys and values | the ring sends less than Ulysses if there are at most g ranks |
 # | a rank has room for all keys and values | it can gather them at once, as Llama 3 does, with the ring's bytes |
 #
 # </details>
@@ -574,10 +582,10 @@ assert max(off) < 1e-5
 # ## In short
 #
 # - A sparse model has many parameters, and each token computes with few of them.
-# - Tokens travel to their experts and back, because fetching experts would send far more bytes.
-# - The busiest rank sets the time of a layer of experts.
-# - A capacity drops the tokens above it; a bias sends tokens to other experts.
-# - In ring attention, queries stay, and keys and values travel from rank to rank.
+# - In large models, tokens travel to the experts, because the experts are far more bytes.
+# - In a layer of experts, all ranks wait for the busiest one.
+# - A capacity drops the rows above it; a bias sends tokens to other experts.
+# - In ring attention keys and values travel. Ulysses trades positions for heads, and sends less.
 #
 # ## Now you
 #

@@ -15,7 +15,7 @@ def test_a_band_for_each_pair_that_exchanges_tokens() -> None:
     bands = [patch for patch in picture.figure.axes[0].patches if patch.get_alpha()]
     assert len(bands) == 3 + 4
     assert "rank 0: 5" in texts(picture) and "rank 1: 1" in texts(picture)
-    assert "uneven: rank 0 sends 3, 1 tokens to ranks 0 to 1; rank 1 sends 2, 0" in picture.alt
+    assert "uneven: rank 0 sends 3, 1 rows to ranks 0 to 1; rank 1 sends 2, 0" in picture.alt
     assert "the experts of ranks 0 to 1 get 5, 1" in picture.alt
 
 

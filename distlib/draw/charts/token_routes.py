@@ -56,7 +56,11 @@ def token_routes(panels: Mapping[str, Rows], *, title: str) -> Picture:
 def _draw(panels: Mapping[str, Rows], title: str) -> Picture:
     most = max(map(len, panels.values()))
     figure = new_figure(WIDTH, _TOP + _HEAD + _TALL + _GAP * (most - 1) + 14)
-    add_titles(figure, title, "a band is as thick as the number of tokens; its color is the rank that they come from")
+    add_titles(
+        figure,
+        title,
+        "a band is as thick as the number of rows, one per token and expert; its color: where they come from",
+    )
     canvas, told, room = add_canvas(figure), [], WIDTH / len(panels)
     for number, (name, rows) in enumerate(panels.items()):
         _draw_panel(canvas, number * room, room, name, rows)
@@ -126,10 +130,8 @@ def _look(side: str, is_bold: bool = False) -> dict[str, Any]:
 
 
 def _in_words(rows: Rows) -> str:
-    """ "rank 0 sends 5, 3 tokens to ranks 0 to 1; the experts of ranks 0 to 1 get 9, 7"."""
+    """ "rank 0 sends 5, 3 rows to ranks 0 to 1; the experts of ranks 0 to 1 get 9, 7"."""
     last = len(rows) - 1
-    sent = (
-        f"rank {rank} sends {', '.join(map(str, row))} tokens to ranks 0 to {last}" for rank, row in enumerate(rows)
-    )
+    sent = (f"rank {rank} sends {', '.join(map(str, row))} rows to ranks 0 to {last}" for rank, row in enumerate(rows))
     came = ", ".join(str(sum(column)) for column in zip(*rows, strict=True))
     return f"{'; '.join(sent)}; the experts of ranks 0 to {last} get {came}"
