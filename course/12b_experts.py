@@ -396,7 +396,7 @@ assert min(shares["without a bias"]) > 2.5 and max(shares["with a bias"][40:]) <
 
 # %% [markdown]
 # In this run the busiest expert gets 2.8 times its share without a bias, and about 1.2 times with one. There is no
-# limit, so no token is dropped: some tokens go to another expert than their favorite.
+# limit, so no token is dropped: some tokens go to an expert that is not their favorite.
 #
 # **A capacity drops the rows above it; a bias sends tokens to other experts.**
 #
