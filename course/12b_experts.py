@@ -2,8 +2,8 @@
 # # Experts and long sequences
 #
 # [DeepSeek-V3](https://arxiv.org/abs/2412.19437) has 671 billion parameters. For each token it computes with only 37
-# billion of them. At 16 bytes per parameter, a training run of this model fills the memory of 135 GPUs with 80 GB each.
-# Do most of these GPUs have nothing to do?
+# billion of them. At 16 bytes per parameter, a training run of this model fills the memory of at least 135 GPUs with 80
+# GB each. Do most of these GPUs have nothing to do?
 #
 # > After this lesson you will be able to
 # >
@@ -56,9 +56,8 @@ assert 134 < 671e9 * 16 / 80e9 < 135
 # ## A router picks the experts
 #
 # An MLP with eight times as many hidden features can store more, but every token then costs eight times as many
-# operations. A
-# **mixture of experts** has eight small MLPs instead, the **experts**, and a **router**, which picks a few of them for
-# each token.
+# operations. A **mixture of experts** has eight small MLPs instead, the **experts**, and a **router**, which picks a
+# few of them for each token.
 #
 # The router is a linear layer that gives each expert a score. A softmax turns the scores into weights. The token goes
 # to the $k$ experts with the largest weights, and their outputs are added up by weight:
@@ -74,11 +73,8 @@ EXPERTS = [
 weights, choices = ROUTER(torch.randn(3, FEATURES)).softmax(-1).topk(K)
 weights = weights / weights.sum(-1, keepdim=True)  # they add up to 1
 for token in range(3):
-    first, second = choices[token].tolist()
-    print(
-        f"token {token}: {weights[token, 0]:.0%} of what expert {first} says, ", end=""
-    )
-    print(f"{weights[token, 1]:.0%} of what expert {second} says")
+    (first, second), (more, less) = choices[token].tolist(), weights[token].tolist()
+    print(f"token {token}: {more:.0%} expert {first}, {less:.0%} expert {second}")
 
 # %% [markdown]
 # All eight experts have parameters, but a token pays for two. In DeepSeek-V3, 58 of the 61 layers look like this:
@@ -107,12 +103,11 @@ assert len({expert for row in choices.tolist() for expert in row}) > K
 # ## Tokens travel, experts stay
 #
 # The experts of a single layer are 22.5 GB in two bytes per number, and there are 58 such layers, so the experts are
-# spread over the ranks. This is called
-# **expert parallelism**, EP. The batch is cut as well, as in data parallelism. A token is then on one rank, and its
-# experts are on other ranks. Something has to travel:
+# spread over the ranks. This is called **expert parallelism**, EP. The batch is cut as well, as in data parallelism. A
+# token is then on one rank, and its experts are on other ranks. Something has to travel:
 #
-# - ZeRO would gather all experts of the layer on every rank, or
-# - each token travels to the ranks of its experts, and the results travel back.
+# - either all experts of the layer are gathered on every rank, as ZeRO would do,
+# - or each token, a row of 7,168 numbers, travels to the ranks of its 8 experts, and the results travel back.
 
 # %%
 guess_1 = predict(
@@ -462,7 +457,7 @@ timeline(
     world.trace,
     title="Keys and values go round the ring",
     by="round",
-    color_by=lambda message: f"of rank {(message.src - message.round + 1) % 4}",
+    color_by=lambda message: f"keys of rank {(message.src - message.round + 1) % 4}",
 )
 
 # %% tags=["folded"]
