@@ -2,7 +2,7 @@
 # # Data parallel
 #
 # A model trains on one GPU, and your machine has four. One line of PyTorch promises to use them all:
-# `nn.DataParallel(model)`. You add the line, and every step takes longer than before. Where does the time go?
+# `nn.DataParallel(model)`. You add the line, and a step can even take longer than before. Where does the time go?
 #
 # > After this lesson you will be able to
 # >
@@ -49,26 +49,27 @@ def make_model() -> nn.Module:
 
 
 # %% [markdown]
-# ## One step, five calls
+# ## Five calls per rank
 #
 # Here the loss of a batch is a mean over its images, and the output for one image does not depend on the other images.
 # So cut the batch: each rank computes the outputs of some images, with a copy of the same model.
 #
-# `nn.DataParallel` does this with a **master**. Rank 0 alone has the batch, the optimizer, and the model that counts.
-# In each step there are five calls between the master and each other rank:
+# `nn.DataParallel` does this with a **master**. Rank 0 alone has the batch, the optimizer, and the up-to-date
+# model. In each step there are five calls between the master and every other rank:
 #
 # | call | what travels | what happens next |
 # |---|---|---|
 # | `split_batch` | to the rank: its part of the batch | |
 # | `replicate` | to the rank: a copy of the model | every rank runs its copy forward |
-# | `gather_outputs` | to the master: the outputs | the master computes the loss and the gradient of the outputs |
+# | `gather_outputs` | to the master: the outputs | the master computes the loss and its gradient |
 # | `split_gradient` | to the rank: its part of this gradient | every rank runs its copy backward |
-# | `reduce_gradients` | to the master: the model's gradients | the master adds them and takes the optimizer's step |
+# | `reduce_gradients` | to the master: the model's gradients | the master combines them, and takes a step |
 #
 # After the step only the master has the new weights, so the next step sends the model out again.
 #
-# In torch, a single process drives all GPUs of one machine. Here the ranks are processes, so that every copy is a
-# message that we can see. The first model has only one tensor, a matrix, and we play its step in virtual time:
+# `nn.DataParallel` drives all GPUs of one machine from a single process. Here the ranks share no tensors, so that every
+# copy is a message that we can see. The first model has only one tensor, a matrix, and we play its step in virtual
+# time:
 
 
 # %% tags=["folded"]
@@ -105,10 +106,12 @@ assert len(simulated.trace) == 5 * 3
 assert all(0 in (message.src, message.dst) for message in simulated.trace)
 
 # %% [markdown]
-# All 15 arrows begin or end at rank 0, which sends or receives one message after the other.
+# Three ranks with five calls each make 15 arrows. All of them begin or end at rank 0, which sends or receives one
+# message after the other. The first two calls share round 1, because the master sends both without waiting for an
+# answer.
 #
 # The next model, for handwritten digits of 8 by 8 pixels, has four tensors: a convolution and a linear layer have a
-# weight and a bias each. A model travels tensor by tensor, and so do its gradients.
+# weight and a bias each. Here a model travels tensor by tensor, and so do its gradients.
 
 # %%
 guess_1 = predict(
@@ -157,7 +160,7 @@ for n in (2, 3, 5, 8):  # and with other numbers of ranks, too
 # %% [markdown]
 # Each of the three other ranks takes part in 1 + 4 + 1 + 1 + 4 messages, which makes 33 in all.
 #
-# **A step takes five calls for each rank except the master.**
+# **With a master, a training step takes five calls for every other rank.**
 #
 # <details><summary>A rule that you may meet: 3×M calls</summary>
 #
@@ -167,14 +170,15 @@ for n in (2, 3, 5, 8):  # and with other numbers of ranks, too
 #
 # | the rule | here |
 # |---|---|
-# | counts the forward pass | the backward pass adds two calls, which the page describes but does not count |
+# | counts the forward pass | the backward pass adds two calls, which DTU's page describes but does not count |
 # | counts M devices | the master is one of them, and sends nothing to itself |
-# | counts calls | a call of a large model is many messages. torch packs small tensors together, up to 10 MiB |
+# | counts calls | here a call sends a message for each tensor. torch packs small tensors together, up to 10 MiB |
 #
 # </details>
 #
-# **Try it.** How many messages of rank 1 are left if you freeze the convolution, `model[0].requires_grad_(False)`? And
-# how many are there with an `nn.BatchNorm2d(8)` after the convolution, which has 2 parameters and 3 buffers?
+# **Try it.** How many tensors go out to rank 1, and how many gradients come back, if you freeze the convolution,
+# `model[0].requires_grad_(False)`? And with an `nn.BatchNorm2d(8)` after the convolution, which has 2 parameters and 3
+# buffers, tensors that are not trained?
 
 # %%
 model = make_model()
@@ -198,11 +202,12 @@ for model, expected in ((frozen, (4, 2)), (normalized, (4 + 2 + 3, 4 + 2))):
     assert (out, back) == expected
 
 # %% [markdown]
-# ## Add, don't average
+# ## Add or average?
 #
 # In lesson 02 four ranks *averaged* their gradients, because each rank had a loss of its own, the mean over its own
-# images. Here the master computes one loss, the mean over the whole batch, and each rank goes backward from its rows of
-# the gradient of this loss. In the next run the batch has 11 images, so that the four parts are not even equally large.
+# images. Here the master computes one loss, the mean over the whole batch, and its gradient has one row for each image.
+# Each rank starts its backward pass from its own rows. In the next run the batch has 11 images, so the four parts
+# cannot all have the same size.
 
 # %%
 guess_2 = predict(
@@ -253,7 +258,7 @@ assert min(off["average them"], off["average them, weighted by images"]) > 0.01
 #
 # **The master has one loss for the whole batch, so it adds the gradients.**
 #
-# A whole epoch, with `data_parallel_step` and the master's optimizer, gives the losses of one process:
+# A whole epoch, with `data_parallel_step` and the master's optimizer, gives the losses of one process, up to rounding:
 
 
 # %% tags=["folded"]
@@ -310,12 +315,13 @@ assert difference > 1e-2
 # %% [markdown]
 # ## What it costs
 #
-# Now take a larger model, of 2.2 MB, on links of 80 MB/s. One copy of the model takes 27 ms. A single device computes
-# for 500 ms in each step, and $N$ devices compute for $500/N$ ms, because the batch stays the same.
+# Now take a larger model, of 2.2 MB, on links of 80 MB/s. One copy of the model takes 27 ms. A single rank computes for
+# 500 ms in each step, and $N$ ranks compute for $500/N$ ms, because the batch stays the same. The picture also shows a
+# ring, which has no master.
 
 # %%
 guess_3 = predict(
-    "With a master, 8 devices instead of 4. The training step is then",
+    "With a master, 8 ranks instead of 4. The training step is then",
     choices=["faster", "about as fast", "slower"],
 )
 
@@ -389,22 +395,24 @@ with World(4, network=LINK) as paced:
         print(f"simulated {seconds[name][4]:.2f} s")
 
 # %% [markdown]
-# With a master, 3 devices are the fastest, and 16 devices are slower than one. A model of $S$ bytes goes out to $N-1$
-# ranks, one after the other, and then $N-1$ gradients come in. If $T_1$ is the time of a single device, and each byte
-# takes $\beta$ seconds,
+# With a master, 3 ranks are the fastest, and 16 ranks are slower than one. A model of $S$ bytes goes out to $N-1$
+# ranks, one after the other, and then $N-1$ gradients come in. If the batch and the outputs are small compared with the
+# model, $T_1$ is the time of a single rank, and each byte takes $\beta$ seconds,
 #
 # $$T_\text{master}(N) \approx \frac{T_1}{N} + 2\,(N-1)\,S\beta$$
 #
-# The first term falls with $N$, and the second rises. Together they are smallest at $N = \sqrt{T_1 / 2S\beta}$.
+# The first term falls with $N$, and the second rises. Their sum is smallest near
+# $N = \sqrt{\frac{T_1}{2S\beta}}$.
 #
-# **With a master, more ranks can make a step slower: computing shrinks, sending grows.**
+# **If a master sends its model to one rank after the other, more ranks can be slower.**
 #
 # The other curve has no master. Each rank has images of its own, and all ranks average their gradients in a ring, as in
-# lesson 02, so that no rank sends more than $2S$ bytes. PyTorch calls this DistributedDataParallel, or **DDP**.
+# lesson 02, so that no rank sends more than $2S$ bytes. PyTorch's DistributedDataParallel, or **DDP**, works without
+# a master, too.
 #
 # The folded cell above ran both steps on four real processes, too. A busy machine makes them slower.
 #
-# **Try it.** Links become four times as fast. How many devices are best with a master now? Guess from the square root,
+# **Try it.** Links become four times as fast. How many ranks are best with a master now? Guess from the square root,
 # and then compute it.
 
 # %%
@@ -422,9 +430,10 @@ assert min(steps, key=steps.get) == 6
 # %% [markdown]
 # ## Why PyTorch recommends DDP
 #
-# On NVIDIA's GPUs, torch's own `DataParallel` sends the model more cleverly. It uses the library NCCL, in which a model
-# travels along a chain of GPUs, block by block: while GPU 1 passes a block on to GPU 2, it receives the next block. So
-# no link carries the model more than once, and gradients come back in the same way. The curve comes near the ring's:
+# On NVIDIA's GPUs under Linux, torch's own `DataParallel` sends the model more cleverly. It uses the library NCCL, in
+# which a model travels along a chain of GPUs, block by block: while GPU 1 passes a block on to GPU 2, it receives the
+# next block. So no link carries the model more than once, and gradients come back in the same way. From 3 ranks on, the
+# curve is much nearer to the ring's:
 
 # %%
 seconds["a chain"] = {}
@@ -448,14 +457,14 @@ parameters = inspect.signature(torch_comm.broadcast_coalesced).parameters
 assert parameters["buffer_size"].default == 10 * 2**20
 
 # %% [markdown]
-# So the model is not what makes torch's master a bottleneck. But more than the model passes through the master. Take
-# GPT-2, which has 124 million parameters. It cuts texts into **tokens**, pieces of words, and knows 50,257 of them. At
-# each position of a text, its output has one number for every token that it knows. Each rank has 8 texts of 1,024
-# tokens.
+# So with NCCL the model is not what makes torch's master a bottleneck. But more than the model passes through the
+# master. Take the smallest GPT-2, with 124 million parameters. It cuts texts into **tokens**, pieces of words, and
+# knows 50,257 of them. At each position of a text, its output has one number for every token that it knows. Now each
+# rank has 8 texts of 1,024 tokens, so that more ranks mean a larger batch.
 
 # %%
 guess_4 = predict(
-    "What makes most of the bytes between the master and a rank?",
+    "What makes most of the bytes that travel for one rank?",
     choices=["texts", "the model and its gradients", "outputs and their gradients"],
 )
 
@@ -486,13 +495,17 @@ assert TOKENS * width + POSITIONS * width + blocks + 2 * width == PARAMETERS
 #
 # | | `DataParallel` | DDP |
 # |---|---|---|
-# | images and outputs | travel through the master | stay on their rank |
+# | images | come from the master, or from the memory of the host | stay on their rank |
+# | outputs | travel through the master | stay on their rank |
 # | gradients | travel after the backward pass | travel during the backward pass ([lesson 05](05_ddp.ipynb)) |
 # | Python | one interpreter drives all GPUs | one process for each GPU |
-# | memory | the master also keeps the batch, all outputs, the optimizer | every rank needs equally much |
+# | memory | the master also keeps all outputs and the optimizer | every rank needs equally much |
 # | GPUs | of one machine | of many machines |
 #
-# **DDP leaves images and outputs on their ranks, and needs no master.**
+# **DDP leaves images and outputs on their ranks, and no rank collects them.**
+#
+# So that is where the time can go: into sending the model out one by one, or into outputs that all pass through one
+# GPU.
 #
 # <details><summary>Where this stops being true</summary>
 #
@@ -500,7 +513,8 @@ assert TOKENS * width + POSITIONS * width + blocks + 2 * width == PARAMETERS
 # |---|---|
 # | the model returns only its loss | the master of `DataParallel` gets one number per rank |
 # | a run of DDP begins | rank 0 sends its model to all ranks, once |
-# | the model has buffers, as with batch norm | DDP copies rank 0's buffers to all ranks before each forward pass |
+# | the model has buffers, as with batch norm | by default, DDP copies rank 0's before a forward pass |
+# | `output_device` is another GPU | the outputs of `DataParallel` are there, not on the master |
 #
 # In [lesson 05b](05b_ddp_in_practice.ipynb) you measure `DataParallel` on your own GPUs, or our step on this machine.
 #
@@ -508,8 +522,8 @@ assert TOKENS * width + POSITIONS * width + blocks + 2 * width == PARAMETERS
 #
 # ## In real frameworks
 #
-# In torch all of this is one line: `model = nn.DataParallel(model)`. Its forward pass does the first half of our calls,
-# and its backward pass the second half:
+# In torch all of this is one line: `model = nn.DataParallel(model)`. Its forward pass does the first three calls, and
+# its backward pass the last two:
 #
 # | our call | in `torch.nn.parallel` | backward |
 # |---|---|---|
@@ -518,8 +532,8 @@ assert TOKENS * width + POSITIONS * width + blocks + 2 * width == PARAMETERS
 # | forward | `parallel_apply`: a thread per GPU | backward |
 # | `gather_outputs` | `gather` | `split_gradient`: scatter |
 #
-# These functions need GPUs. But `torch.distributed` has our calls as collectives, on CPUs too, and its `reduce` adds up
-# gradients as ours does:
+# These functions need GPUs. But `torch.distributed` has collectives like ours, on CPUs too. Its scatter and gather want
+# equal parts, and its `reduce` adds up gradients as ours does:
 
 
 # %%
@@ -553,11 +567,11 @@ world.close()
 # %% [markdown]
 # ## In short
 #
-# - A step takes five calls for each rank except the master.
+# - With a master, a training step takes five calls for every other rank.
 # - The master has one loss for the whole batch, so it adds the gradients.
-# - With a master, more ranks can make a step slower: computing shrinks, sending grows.
+# - If a master sends its model to one rank after the other, more ranks can be slower.
 # - All outputs pass through the master, and they can be larger than the model.
-# - DDP leaves images and outputs on their ranks, and needs no master.
+# - DDP leaves images and outputs on their ranks, and no rank collects them.
 #
 # ## Now you
 #
