@@ -275,7 +275,7 @@ guess_2 = predict(
 )
 
 # %% tags=["folded"]
-# Two torchruns on this machine, as if it were two, and a script that writes its variables into a file
+# Two torchruns on this machine, and a script that writes its variables into a file
 (folder / "show.py").write_text(
     "import json, os, sys\n"
     "name = f'{sys.argv[1]}/variables-{os.environ[\"RANK\"]}.json'\n"
@@ -378,7 +378,7 @@ TASK = "RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_STEP_NUM_TASKS exec env"
 
 
 def in_job(script: str, job: int, nodes: list[str]) -> list[tuple[Environment, str]]:
-    """The variables of a rank on each node. There is no Slurm here: a function of bash plays scontrol."""
+    """The variables of a rank on each node. A function of bash plays scontrol."""
     scontrol = f"scontrol() {{ printf '%s\\n' {' '.join(nodes)}; }}"
     ranks = []
     for rank, node in enumerate(nodes):
