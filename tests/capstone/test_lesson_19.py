@@ -35,7 +35,7 @@ def steps_to(losses: list[float], target: float = 1.7) -> int:
 
 
 def test_which_is_the_first_depends_on_the_seed_and_on_the_dtype() -> None:
-    """ "with seeds 0 to 3, local steps were between 2 % earlier and 12 % later. In float32 … the mesh is the first"."""
+    """ "seeds 0 to 3 … local SGD arrives from 2 % before to 12 % after the mesh"; in float32 the mesh is the first."""
     local = step_costs("local_sgd", TIMED, SLOW, 4, round_steps=4).seconds
     mesh = step_costs("mesh", TIMED, SLOW).seconds
 
@@ -47,18 +47,18 @@ def test_which_is_the_first_depends_on_the_seed_and_on_the_dtype() -> None:
 
     found = [round(100 * later(replace(PLAN, seed=seed))) for seed in range(4)]
     assert later(replace(PLAN, dtype=torch.float32)) > 0
-    assert f"between {-min(found)} % earlier and {max(found)} % later" in TEXT
+    assert f"arrives from {-min(found)} % before to {max(found)} % after the mesh" in TEXT
 
 
 def test_rounding_in_float32() -> None:
-    """ "rounding alone then moves weights by some 1e-5 in eight steps"."""
+    """ "rounding moves some weights by 1e-5 in eight steps"."""
     single = replace(PLAN, dtype=torch.float32)
     one, other = trained(single, "alone", 8), trained(single, "ddp", 8)
     assert 5e-6 < max(float((one.weights[name] - other.weights[name]).abs().max()) for name in one.weights) < 5e-5
 
 
 def test_a_mesh_whose_pipeline_crosses() -> None:
-    """ "With pp across in place of dp it would be as fast"."""
+    """ "PP across the boxes in place of DP: the mesh takes about as long"."""
     mesh = step_costs("mesh", TIMED, SLOW).seconds
     across = step_costs("mesh", TIMED, SLOW, sizes={"pp": 2, "dp": 2, "tp": 2}).seconds
     assert abs(across / mesh - 1) < 0.05

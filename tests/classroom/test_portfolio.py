@@ -101,7 +101,7 @@ def test_what_was_done_is_on_it(course: Path) -> None:
     words = words_of(page)
     assert words.startswith("Ada Lovelace: Distributed training, from the message up Course report Ada Lovelace")
     assert "1 of 5 lessons done" in words and "1 function that passes the tests" in words
-    assert "Follow a ring all-reduce step by step, and say how many bytes and rounds it takes" in words
+    assert "Follow a ring step by step, and say how many bytes it sends in how many rounds" in words
     assert "Cause a deadlock" not in words  # lesson 01 was not read
     assert "ring_all_gather (not right yet)" in words and "ring_all_reduce (not checked yet)" in words
     assert "barrier" in words and "ring_reduce_scatter" not in words  # of what is written, the code; else nothing
