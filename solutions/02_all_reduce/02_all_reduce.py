@@ -158,6 +158,9 @@ report = check_naive_all_reduce(
     naive_all_reduce, world_sizes=(1, 3), lengths=(1,), layouts=("scalar",), seed=23
 )
 assert len(report) == 2
+
+report = check_naive_all_reduce(naive_all_reduce, world_sizes=(3,), lengths=(5000,), seed=24)
+assert len(report) == 1
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -295,7 +298,7 @@ print(report)
 # %% test="ring_reduce_scatter_hidden" points=3
 # The hidden tests of ring_reduce_scatter stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: chunks of unequal length, fewer elements than ranks, other dtypes and memory layouts.
+### What this tests: chunks of unequal length, fewer elements than ranks, many, other dtypes and memory layouts.
 import torch
 
 from distlib.exercises.all_reduce.checks import check_reduce_scatter
@@ -324,6 +327,9 @@ report = check_reduce_scatter(
     ring_reduce_scatter, world_sizes=(1, 3), lengths=(1,), layouts=("scalar",), seed=33
 )
 assert len(report) == 2
+
+report = check_reduce_scatter(ring_reduce_scatter, world_sizes=(3,), lengths=(5000,), seed=34)
+assert sum(report.trace(world_size=3, length=5000).bytes_sent) == 2 * 20_000
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -450,6 +456,9 @@ report = check_all_gather(
     ring_all_gather, world_sizes=(1, 3), lengths=(1,), layouts=("scalar",), seed=43
 )
 assert len(report) == 2
+
+report = check_all_gather(ring_all_gather, world_sizes=(3,), lengths=(5000,), seed=44)
+assert len(report) == 1
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -550,6 +559,9 @@ report = check_ring_all_reduce(
     ring_all_reduce, world_sizes=(1, 3), lengths=(1,), layouts=("scalar",), seed=53
 )
 assert len(report) == 2
+
+report = check_ring_all_reduce(ring_all_reduce, world_sizes=(3,), lengths=(5000,), seed=54)
+assert len(report) == 1
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -335,11 +335,11 @@ from distlib.exercises.trees_and_grids.checks import check_halving_doubling_all_
 
 report = check_halving_doubling_all_reduce(
     halving_doubling_all_reduce,
-    world_sizes=(1, 2, 4, 8, 3, 5, 6, 11),
+    world_sizes=(1, 2, 4, 8, 16, 3, 5, 6, 11),
     lengths=(16, 13, 3, 0),
     seed=21,
 )
-assert len(report) == 32
+assert len(report) == 36
 assert sum(report.trace(world_size=8, length=13).bytes_sent) == 14 * 52
 assert report.trace(world_size=8, length=13).rounds == 6
 assert sum(report.trace(world_size=6, length=13).bytes_sent) == 2 * 3 * 52 + 4 * 52

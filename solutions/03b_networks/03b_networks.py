@@ -474,6 +474,14 @@ assert len(report) == 126 + 120
 # in the last cluster two take nearly as long
 assert report.answers[109] == report.answers[112] == "halving_doubling"
 assert report.answers[54:57] == ["halving_doubling", "hierarchical", "hierarchical"]
+
+report = check_choose_algorithm(  # each of them takes longer than a minute
+    choose_algorithm,
+    choices=(everything, ("ring", "tree")),
+    nbytes=(6 << 10, 6 << 30),
+    clusters=[Cluster.flat(6, Link(90.0, 1e5))],
+)
+assert len(report) == 4
 ### END HIDDEN TESTS
 
 # %% [markdown]

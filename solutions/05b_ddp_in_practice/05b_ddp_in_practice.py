@@ -146,9 +146,11 @@ questions += [
     ([0, 0, 4], 4, 4),
     ([10] * 30, 25, 5),
     ([2] * 101, 150, 9),
+    ([7] * 130, 7, 7),
+    ([1 << 20, 1 << 20, 5], 1 << 22, (1 << 20) + 9),
 ]
 report = check_assign_buckets(assign_buckets, questions=questions, drawn=10, seed=52)
-assert len(report) == 41
+assert len(report) == 43
 assert list(map(list, report[27].results[0])) == [[4, 3, 2, 1, 0]]
 assert sum(len(bucket) for bucket in report[29].results[0]) == 30
 ### END HIDDEN TESTS
@@ -288,6 +290,11 @@ assert [result["indices"][0][0][:3] for result in report[65].results] == [
     [2, 6, 10],
     [3, 7, 11],
 ]
+
+report = check_sampler(
+    DistributedSampler, world_sizes=(3,), lengths=(40_000,), epochs=(1,), seed=55
+)
+assert len(report) == 2
 ### END HIDDEN TESTS
 
 # %% [markdown]

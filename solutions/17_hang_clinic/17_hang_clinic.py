@@ -128,10 +128,10 @@ print(report)
 # %% test="log_mean_loss_hidden" points=2
 # The hidden tests of log_mean_loss stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks.
+### What this tests: up to 9 ranks.
 from distlib.exercises.hang_clinic.checks import check_log_mean_loss
 
-report = check_log_mean_loss(log_mean_loss, world_sizes=(2, 3, 4, 6, 1), seed=171)
+report = check_log_mean_loss(log_mean_loss, world_sizes=(2, 3, 4, 6, 9, 1), seed=171)
 assert report[0].trace.bytes_sent[1] >= 8
 ### END HIDDEN TESTS
 
