@@ -67,7 +67,7 @@ class Data:
         new = partial(self.normal, draw)
         layers = [(new((after, before)), new((after,))) for before, after in pairwise(self.sizes)]
         mean, number = (new(self.sizes[:1]), torch.tensor(0)) if buffers else (None, None)
-        more = [new((number + 1,)) for number in range(buffers - 2)]
+        more = [new((number + 1,) if number else ()) for number in range(buffers - 2)]
         return {"layers": layers, "frozen": self.frozen, "mean": mean, "count": number, "more": more}
 
     def old_gradients(self, draw: Draw, state: dict[str, Any]) -> Tensors:
@@ -472,7 +472,8 @@ def check_local_sgd_round(draw: Draw, *, plans: Sequence[Rounds]) -> Iterator[Ca
                 "rate": plan.rate,
                 "old": plan.old_gradients(draw, state),
                 "batches": [
-                    [plan.batch(draw, plan.batch_size + rank) for _ in range(number)] for _ in range(plan.rounds)
+                    [plan.batch(draw, plan.batch_size + rank + step % 2) for step in range(number)]
+                    for _ in range(plan.rounds)
                 ],
             }
             for rank, number in enumerate(plan.steps)
