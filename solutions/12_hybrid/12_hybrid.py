@@ -222,10 +222,10 @@ assert report.answers[0] == 16 * 1728 + 34 * 3 * 6 * 4
 report = check_layout_memory(
     layout_memory,
     models=[{"layers": 32, "features": 64, "heads": 8, "sequence": 16, "batch": 96}],
-    layouts=[(1, 8, 1), (2, 16, 2)],
+    layouts=[(1, 1, 3), (1, 8, 1), (2, 16, 2)],
     seed=126,
 )
-assert len(report) == 2
+assert len(report) == 3
 ### END HIDDEN TESTS
 
 # %% [markdown]
