@@ -9,6 +9,7 @@ from pathlib import Path
 from distlib.authoring.cells import AuthoringError
 from distlib.authoring.notebook import notebook_from_text
 from distlib.authoring.release import edited_cells, generate_release
+from distlib.classroom.uploads.upload_names import full_name
 
 LEFTOVERS = (".ipynb_checkpoints", "__pycache__", ".DS_Store")  # what tools leave in a folder: not ours to judge
 
@@ -87,10 +88,10 @@ class Project:
 
     def _assignment_named(self, name: str) -> str:
         """The assignment of this name or number."""
-        found = [each for each in self.assignments() if name in (each, each.partition("_")[0])]
-        if not found:
-            raise AuthoringError(f"there is no exercise {name}; there are {', '.join(self.assignments())}")
-        return found[0]
+        known = self.assignments()
+        if (found := full_name(name, known)) not in known:
+            raise AuthoringError(f"there is no exercise {name}; there are {', '.join(known)}")
+        return found
 
     def _assignment(self, name: str) -> Path:
         return self.root / "solutions" / name

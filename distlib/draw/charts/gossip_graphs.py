@@ -9,10 +9,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from distlib.draw.charts.rank_discs import in_a_circle
 from distlib.draw.picture import Picture, add_canvas, add_titles, fitting_size, new_figure
 from distlib.draw.style import BODY, INK, SKY, SMALL, WIDTH, drawing_style, points, text_on
 
@@ -70,9 +70,7 @@ def gossip_graphs(
 def _draw_graph(
     canvas: Axes, matrix: Sequence[Sequence[float]], held: Sequence[float], middle: tuple[float, float], radius: float
 ) -> None:
-    ranks = len(matrix)
-    turns = [2 * math.pi * rank / ranks for rank in range(ranks)]
-    spots = [(middle[0] + radius * math.sin(turn), middle[1] - radius * math.cos(turn)) for turn in turns]
+    spots = in_a_circle(len(matrix), middle, radius, radius)
     for one, other in _edges(matrix):
         canvas.plot(*zip(spots[one], spots[other], strict=True), color=INK, alpha=0.45, linewidth=points(1), zorder=1)
     for (x, y), value in zip(spots, held, strict=True):

@@ -14,14 +14,14 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from distlib.draw.charts.rank_discs import Spot, draw_rank, in_a_circle
 from distlib.draw.picture import Picture, add_canvas, add_titles, fitting_size, new_figure
-from distlib.draw.style import BLUE, BODY, INK, SMALL, WIDTH, color_of, drawing_style, format_bytes, points, text_on
+from distlib.draw.style import BLUE, BODY, INK, SMALL, WIDTH, drawing_style, format_bytes, points
 from distlib.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Spot = tuple[float, float]
 Routes = Mapping[tuple[int, int], int]
 """Sender and receiver → the bytes that went from one to the other."""
 
@@ -83,20 +83,14 @@ def _draw(runs: Mapping[str, Trace], title: str) -> Picture:
 
 
 def _draw_run(canvas: Axes, middle: Spot, run: Trace, routes: Routes, most: int) -> None:
-    from matplotlib.patches import Circle
-
-    turns = [2 * math.pi * rank / run.world_size - math.pi / 2 for rank in range(run.world_size)]
-    spots = [(middle[0] + _CIRCLE * math.cos(turn), middle[1] + _CIRCLE * math.sin(turn)) for turn in turns]
+    spots = in_a_circle(run.world_size, middle, _CIRCLE, _CIRCLE)
     radii = [max(_SMALLEST, _LARGEST * math.sqrt(sent / most)) for sent in run.bytes_sent]
     for (src, dst), nbytes in routes.items():
         both_ways = (dst, src) in routes
         thick = max(_THINNEST, _THICKEST * nbytes / most)
         _draw_arrow(canvas, spots[src], spots[dst], radii[src], radii[dst], thick, both_ways)
     for rank, (spot, radius) in enumerate(zip(spots, radii, strict=True)):
-        color = color_of(rank)
-        canvas.add_patch(Circle(spot, radius, facecolor=color, edgecolor=INK, linewidth=points(1), zorder=3))
-        size = points(min(BODY + 2, 1.25 * radius) if radius > _SMALLEST else SMALL)
-        canvas.text(*spot, str(rank), size=size, **_look(weight="bold", color=text_on(color)))
+        draw_rank(canvas, rank, spot, radius, min(BODY + 2, 1.25 * radius) if radius > _SMALLEST else SMALL)
 
 
 def _draw_arrow(

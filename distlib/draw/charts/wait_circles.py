@@ -14,14 +14,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from distlib.draw.charts.rank_discs import LEFT, Spot, draw_rank, in_a_circle
 from distlib.draw.picture import Picture, add_canvas, add_titles, fitting_size, new_figure
-from distlib.draw.style import BODY, INK, SMALL, VERMILLION, WIDTH, color_of, drawing_style, points, text_on
+from distlib.draw.style import BODY, INK, SMALL, VERMILLION, WIDTH, drawing_style, points
 from distlib.worlds.diagnosis import DeadlockError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-Spot = tuple[float, float]
 
 _TOP = 56.0  # CSS pixels: the titles
 _RADIUS = 25.0  # CSS pixels: of a rank
@@ -78,29 +77,17 @@ def _draw(waits: list[WaitForRank], ranks: list[int], returned: set[int], title:
     add_titles(figure, title, "an arrow goes from a rank to the rank that it waits for")
     canvas = add_canvas(figure)
     middle = (WIDTH / 2, _TOP + flat * size + 55)
-    turns = [math.pi + 2 * math.pi * number / len(ranks) for number in range(len(ranks))]
-    spots = {
-        rank: (middle[0] + 1.9 * size * math.cos(turn), middle[1] + flat * size * math.sin(turn))
-        for rank, turn in zip(ranks, turns, strict=True)
-    }
+    spots = dict(zip(ranks, in_a_circle(len(ranks), middle, 1.9 * size, flat * size, first=LEFT), strict=True))
     for wait in waits:
         _draw_wait(canvas, spots[wait.rank], spots[wait.peer], wait.words)
     for rank, spot in spots.items():
-        _draw_rank(canvas, rank, spot, rank in returned)
+        draw_rank(canvas, rank, spot, _RADIUS, BODY + 3)
+        if rank in returned:
+            look: dict[str, Any] = {"color": INK, "ha": "center", "va": "center_baseline", "zorder": 4}
+            canvas.text(spot[0], spot[1] + _RADIUS + 14, "has returned", size=points(SMALL), **look)
     told = [f"Rank {wait.rank} {wait.words}, and needs rank {wait.peer}." for wait in waits]
     told += [f"Rank {rank} has already returned." for rank in sorted(returned)]
     return Picture(figure, " ".join([f"{title}.", *told]))
-
-
-def _draw_rank(canvas: Axes, rank: int, spot: Spot, has_returned: bool) -> None:
-    from matplotlib.patches import Circle
-
-    color = color_of(rank)
-    canvas.add_patch(Circle(spot, _RADIUS, facecolor=color, edgecolor=INK, linewidth=points(1), zorder=3))
-    look: dict[str, Any] = {"ha": "center", "va": "center_baseline", "zorder": 4}
-    canvas.text(*spot, str(rank), size=points(BODY + 3), weight="bold", color=text_on(color), **look)
-    if has_returned:
-        canvas.text(spot[0], spot[1] + _RADIUS + 14, "has returned", size=points(SMALL), color=INK, **look)
 
 
 def _draw_wait(canvas: Axes, start: Spot, end: Spot, words: str) -> None:

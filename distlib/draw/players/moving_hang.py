@@ -12,11 +12,11 @@ run gives the same file, byte for byte.
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement
 
+from distlib.draw.charts.wait_circles import waits_of
 from distlib.draw.players.film import Film, document, new_paper, write
 from distlib.draw.style import VERMILLION, color_of, text_on
 from distlib.worlds.diagnosis import DeadlockError
@@ -54,9 +54,9 @@ def moving_hang() -> str:
     write(svg, _WIDTH / 2, 32, "A hang that explains itself", 17, bold=True)
     assert error.site is not None
     _draw_cell(svg, film, error.site.line)
-    waits = re.findall(r"rank (\d) waits to receive .* from rank (\d)", str(error))
-    for number, (rank, other) in enumerate(waits):
-        _draw_wait(svg, film, int(rank), int(other), film.line(number))
+    waits = waits_of(error)
+    for number, wait in enumerate(waits):
+        _draw_wait(svg, film, wait.rank, wait.peer, film.line(number))
     for rank in range(2):
         _draw_rank(svg, film, rank)
     closes = write(svg, _MIDDLE, (_DISCS[0] + _DISCS[1]) / 2 + 5, "deadlock", 14, bold=True)
