@@ -55,8 +55,7 @@ assert round(2 * 63 * 4 / 25) == 20 and 0.3 < 2 * 63 / 64 * 4 / 25 < 0.34  # sec
 # ## One sum, on every rank
 #
 # In lesson 01, a reduce added up one tensor from each rank, and the root got the sum. In an **all-reduce**, every rank
-# gets the sum. Here rank 0 brings ones, rank 1 tens, rank 2 hundreds and rank 3 thousands, so that the digits of a sum
-# show whose numbers are in it.
+# gets the sum. Here the ranks bring 1, 10, 100 and 1000, so that the digits of a sum show whose numbers are in it.
 
 
 # %%
@@ -93,7 +92,7 @@ before_and_after(panels, title="The sum on one rank, and the sum on every rank")
 # gradients.
 #
 # Because training waits for it so often, an all-reduce has to be fast. Two things can make it slow: the bytes that the
-# busiest rank sends and receives, and the messages that this rank has to wait for.
+# busiest rank sends and receives, and the messages that have to go one after the other.
 #
 # ## Through a master
 #
@@ -174,18 +173,18 @@ who_sends({"each to the next": world.trace}, title="One step of a ring")
 
 # %% [markdown]
 # Now cut each tensor into as many **chunks** as there are ranks. In each step, every rank sends one chunk and receives
-# another chunk, so that every rank sends all the time. The chunks go around twice:
+# another chunk, so that every rank sends all the time. The chunks travel in two phases:
 #
-# 1. **Reduce-scatter.** Each chunk starts on one rank, and every rank on its way adds its own numbers. The last rank on
-#    the way has the full sum of this chunk.
-# 2. **All-gather.** The full sums go around once more, and every rank on the way keeps a copy.
+# 1. **Reduce-scatter.** Each chunk starts on one rank, and every rank that the chunk visits adds its own numbers. The
+#    last rank on the way has the full sum of this chunk.
+# 2. **All-gather.** The full sums go around the ring, and every rank on the way keeps a copy.
 #
-# The library has the two halves as `ring_reduce_scatter` and `ring_all_gather`.
+# The library has the two phases as `ring_reduce_scatter` and `ring_all_gather`.
 #
 # ### The first phase, with numbers
 #
-# As before, the place of a digit shows the rank. The digit itself now shows the chunk: chunk 0 has ones, chunk 1 has
-# twos, and so on. Each chunk has a single number.
+# As before, the place of a digit shows the rank. The digit itself now shows the chunk: it is 1 in chunk 0, 2 in chunk
+# 1, and so on. Each chunk has a single number.
 #
 # | | chunk 0 | chunk 1 | chunk 2 | chunk 3 |
 # |---|---:|---:|---:|---:|
@@ -252,8 +251,8 @@ ends = [number_in(first_phase, 3, rank, rank) for rank in range(4)]
 assert ends == [1111, 2222, 3333, 4444] and first_phase.full_sums == [0, 0, 0, 4]
 
 # %% [markdown]
-# After three steps every rank has the full sum of one chunk: rank $r$ has chunk $r$. The other cells hold partial sums,
-# which nobody needs any more.
+# After three steps every rank has the full sum of one chunk: rank $r$ has chunk $r$. The other cells hold numbers that
+# nobody needs any more.
 #
 # **Try it.** Give the ring five ranks. How many steps does the first phase take now, and which rank gets the full sum
 # of chunk 4?
@@ -275,7 +274,7 @@ assert len(five.states) - 1 == 4 and five.cell(4, 4, 4).is_full
 # %% [markdown]
 # ### The second phase
 #
-# The full sums go around once more, and each rank overwrites its partial sums with them. Here are both phases:
+# Now the full sums go around the ring, and each rank overwrites its other chunks with them. Here are both phases:
 
 # %%
 history = watch_chunks(world, ring_all_reduce)
@@ -361,8 +360,8 @@ for ranks in (1, 3, 8):
     assert small.rounds == 2 * (ranks - 1)
 
 # %% [markdown]
-# Each phase has $N-1$ steps, and in each step every rank sends a chunk of $S/N$ bytes, where $S$ is the size of the
-# tensor. That makes
+# Each phase has $N-1$ steps, and in each step every rank sends a chunk. Equal chunks of a tensor of $S$ bytes have
+# $S/N$ bytes each. That makes
 #
 # $$2\,\frac{N-1}{N}\,S \text{ bytes from each rank, in } 2\,(N-1) \text{ rounds.}$$
 #
@@ -387,11 +386,9 @@ sweep(sent, along="ranks", title="How many tensors the busiest rank sends")
 # Checks of the numbers above and below
 assert sent["through a master"] == {ranks: ranks - 1 for ranks in (2, 4, 8, 16, 32, 64)}
 assert all(1 <= tensors < 2 for tensors in sent["in a ring"].values())
-assert 2 * 999 / 1000 < 2
 
 # %% [markdown]
-# The master's line keeps rising, while the ring's line stays below 2. With a thousand ranks, the master would send 999
-# tensors, and a rank in a ring less than two.
+# The master's line keeps rising, while the ring's line stays below 2.
 #
 # **In a ring, no rank sends more than two tensors, however many ranks there are.**
 #
@@ -404,24 +401,25 @@ assert 2 * 999 / 1000 < 2
 #
 # ## Can any algorithm do better?
 #
-# Not in bytes, on a network that only carries them. Here is why, for a single number of the tensor.
+# Not in bytes, on a network that only carries full-size numbers, and does not add or copy them. Here is why, for a
+# single number of the tensor.
 #
-# Look at the moment when the first rank knows the full sum. Messages arrive one by one; of two at the same moment, take
-# either first.
+# Look at the first moment at which any rank knows the full sum. If two messages arrive together, count either one as
+# the earlier.
 #
-# - **Until this moment,** each of the other $N-1$ ranks has sent a message that has arrived somewhere, because its part
+# - **By this moment,** each of the other $N-1$ ranks has sent a message that has arrived somewhere, because its number
 #   is in the sum.
 # - **After this moment,** a message still has to arrive at each of the other $N-1$ ranks, because they do not know the
 #   sum yet.
 #
-# No message is counted twice, because a message arrives either before this moment or after it. So for every place
-# in the tensor, at least $2(N-1)$ numbers are sent, and the ranks together send at least $2(N-1)\,S$ bytes. Divide this
-# total by $N$ ranks: at least one of them sends this much or more.
+# No message is counted twice, because a message arrives either by this moment or after it. So for every place in the
+# tensor, at least $2(N-1)$ numbers are sent, and the ranks together send at least $2(N-1)\,S$ bytes. Some rank sends at
+# least the average, which is this total divided by $N$.
 #
-# **On a network that only carries, some rank sends at least $2\frac{N-1}{N}S$ bytes.**
+# **On a network that only carries full-size numbers, some rank sends at least $2\frac{N-1}{N}S$ bytes.**
 #
-# A ring meets this bound. An all-reduce through a master sends the same total, byte for byte, but shares it
-# badly:
+# A ring of equal chunks meets this bound. An all-reduce through a master sends the same total, byte for byte, but
+# shares it badly:
 
 # %%
 ring_of_8 = trace_of("ring", ranks=8)
@@ -444,7 +442,7 @@ assert max(ring_of_8.bytes_sent) == 2 * 7 * 24 * MIB / 8
 # | if … | then … |
 # |---|---|
 # | numbers are rounded or compressed, or zeros are left out | a number costs fewer bytes |
-# | the network adds or copies, as NVIDIA's SHARP switches do | fewer messages are needed |
+# | the network adds or copies, as some NVIDIA switches do (SHARP) | fewer messages are needed |
 # | the length does not divide by N | a ring may send a few bytes more than the bound |
 #
 # </details>
@@ -457,8 +455,8 @@ assert max(ring_of_8.bytes_sent) == 2 * 7 * 24 * MIB / 8
 #
 # $$T_\text{ring} = 2(N-1)\,\left(\alpha + \frac{S}{N}\,\beta\right)$$
 #
-# Now 64 ranks add up a single number, on links with 20 µs of latency. The ring needs 126 rounds for these four bytes,
-# and the master needs two.
+# Now 64 ranks add up a single number, on links with 20 µs of latency. The ring needs 126 rounds, although all chunks
+# except one are empty, and the master needs two.
 
 # %%
 guess_4 = predict(
@@ -517,7 +515,7 @@ assert took["tree"][100_000_000] > 5 * took["ring"][100_000_000]
 #
 # $$T_\text{master} = 2(N-1)\,\left(\alpha + S\,\beta\right)$$
 #
-# Rounds count messages that wait for each other. They do not count how much a busy rank has to do.
+# Rounds count only who has to receive before sending, and not how much a busy rank has to do.
 #
 # **A ring waits for $2(N-1)$ latencies, however small the tensor is.**
 #
@@ -578,7 +576,7 @@ guess_5 = predict(
 )
 
 # %% [markdown]
-# Ask the check of your exercise, which reads the messages as well as the sums.
+# Ask the check of this lesson's exercise, which reads the messages as well as the sums.
 
 # %%
 from distlib.exercises.all_reduce.checks import check_ring_all_reduce
@@ -615,15 +613,14 @@ assert (first != second).any() and torch.allclose(first, second, atol=1e-5)
 assert torch.equal(right, also_right)
 
 # %% [markdown]
-# The arrows are those of a ring, but each is four times as thick: there are half as many messages, and each of them is
-# eight times as large, a whole tensor. Each
-# rank sends $(N-1)\,S$ bytes, as the master does.
+# The arrows are the same as in the ring, but four times as thick, because there are half as many messages, each eight
+# times as large. Each rank sends $(N-1)\,S$ bytes, as the master does.
 #
-# **A "ring" of whole tensors gets the sums right, and sends N/2 times as much.**
+# **Sent once around a ring, whole tensors give the right sums, but cost N/2 times as many bytes as chunks.**
 #
-# There is a second fault, but small whole numbers hide it. Each rank adds the tensors in its own order, so that three
-# or more ranks can get sums that differ in the last bits. In a ring of chunks all ranks get the same bits, because each
-# of them has a copy of the same full sum.
+# There is a second fault, but small whole numbers hide it. Each rank adds the tensors in its own order, so that with
+# three or more ranks, their sums can differ in the last bits. In a ring of chunks all ranks get the same bits, because
+# each of them has a copy of the same full sum.
 #
 # This is not made up. PyTorch's tutorial on distributed applications shows such a ring under "Our Own Ring-Allreduce",
 # and leaves the chunks as an exercise. Until 2020 not even its sums were right ([issue
@@ -632,7 +629,7 @@ assert torch.equal(right, also_right)
 # 407](https://github.com/callummcdougall/ARENA_3.0/pull/407)). A test of the sums that allows for rounding cannot see
 # the difference.
 #
-# **Try it.** Try to fool the check with an all-reduce that gets the sums right in another wrong way. For example,
+# **Try it.** Try to fool the check with another all-reduce that gets the sums right but is no ring. For example,
 # change this copy of the function so that every rank sends its tensor directly to every other rank. What does the check
 # say?
 
@@ -753,7 +750,7 @@ assert not torch.allclose(mean_of_parts, whole_batch, atol=1e-3)
 # | if … | then … |
 # |---|---|
 # | the ranks have unequally many images | the mean of the means is not the mean ([lesson 06](06_large_batches.ipynb)) |
-# | the loss weights classes, or leaves out padding | each rank divides by the weights of its own images or tokens |
+# | the loss weights classes, or leaves out padding | each rank divides by a different sum of weights |
 # | a layer mixes the images of a batch, as batch norm does | each rank mixes its own images only |
 #
 # </details>
@@ -767,7 +764,8 @@ assert not torch.allclose(mean_of_parts, whole_batch, atol=1e-3)
 #   by how the machines are connected. [Its
 #   benchmarks](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md) contain the factor of this lesson:
 #   the "bus bandwidth" of an all-reduce is $S$ divided by the measured time, times $2(N-1)/N$.
-# - **DistributedDataParallel** calls it for you while the backward pass is still running. In lesson 05 you build that.
+# - **DistributedDataParallel** starts the all-reduces for you while the backward pass is still running. In lesson 05
+#   you build that.
 
 # %%
 world.close()
@@ -777,9 +775,9 @@ world.close()
 #
 # - The master sends as much as all other ranks together.
 # - In a ring, no rank sends more than two tensors, however many ranks there are.
-# - On a network that only carries, some rank sends at least $2\frac{N-1}{N}S$ bytes.
+# - On a network that only carries full-size numbers, some rank sends at least $2\frac{N-1}{N}S$ bytes.
 # - A ring waits for $2(N-1)$ latencies, however small the tensor is.
-# - A "ring" of whole tensors gets the sums right, and sends N/2 times as much.
+# - Sent once around a ring, whole tensors give the right sums, but cost N/2 times as many bytes as chunks.
 #
 # <details><summary>The same in formulas</summary>
 #
