@@ -60,7 +60,7 @@ TP_INSIDE, TP_ACROSS = {"dp": 8, "tp": 8}, {"tp": 8, "dp": 8}
 mesh_on_nodes(
     {str(sizes).replace("'", '"'): sizes for sizes in (TP_INSIDE, TP_ACROSS)},
     ranks_per_node=8,
-    title="The same groups of GPUs, in two orders",
+    title="The same axes, in two orders",
 )
 
 # %% [markdown]
@@ -79,8 +79,8 @@ mesh_on_nodes(
 # | tensor parallel, TP | every layer | a large group waits for slow links ([10](10_tensor_parallel.ipynb)) |
 #
 # Because the three cut different things, you can use all of them at once. Then their sizes multiply: DP 2 × PP 2 × TP 2
-# needs eight ranks. The ranks form a grid, the **mesh**, in which every rank has one coordinate per axis. The last axis
-# varies fastest, as in a tensor, so ranks 0 and 1 are neighbors along TP.
+# needs eight ranks. The ranks form a grid, the **mesh**, in which every rank has one coordinate per axis. Ranks are
+# numbered row by row, as in a tensor, so ranks 0 and 1 are neighbors along the last axis, TP.
 
 # %%
 guess_1 = predict(
@@ -111,7 +111,7 @@ assert meshes.mesh_groups(CUBE, "dp") == [[0, 4], [1, 5], [2, 6], [3, 7]]
 # | if … | then … |
 # |---|---|
 # | the launcher deals ranks out over the nodes one by one | consecutive ranks are on different nodes |
-# | a group does not fit evenly into a node | some groups cross nodes in any order of the axes |
+# | the last axis does not fit evenly into a node | some groups of this axis cross nodes |
 #
 # </details>
 #
@@ -210,8 +210,8 @@ assert kept == 2 * (numbers + 2 * MODEL.numbers_copied)
 assert 0.25 < kept / 8 / (numbers + MODEL.numbers_copied) < 0.27
 
 # %% [markdown]
-# **The mesh changes who computes what. It does not change the result.** Only rounding differs (here
-# in float64).
+# **The mesh changes who computes what. It does not change the result.** Only rounding differs, and float64 keeps it
+# small.
 #
 # <details><summary>Where this stops being true</summary>
 #
@@ -219,13 +219,13 @@ assert 0.25 < kept / 8 / (numbers + MODEL.numbers_copied) < 0.27
 # |---|---|
 # | padding | microbatches hold unequally many tokens, so the mean of their means is not the mean over all tokens |
 # | BatchNorm | each microbatch normalizes over its own samples |
-# | dropout | each rank draws its own mask, so the masks are others than those of a single process |
+# | dropout | each rank draws its own mask, so the masks differ from those of a single process |
 #
 # </details>
 #
 # Each rank keeps about a quarter of the parameters, because a replica is cut into two stages and each layer into two
-# halves. It keeps slightly more than a quarter, because LayerNorm and some biases are not cut: every rank of a TP group
-# has a copy of them. These parameters are **replicated** along TP.
+# halves. It keeps slightly more, because LayerNorm and some biases are not cut: every rank of a TP group has a copy of
+# them. These parameters are **replicated** along TP.
 #
 # ## Three cuts, three bills
 #
@@ -233,8 +233,8 @@ assert 0.25 < kept / 8 / (numbers + MODEL.numbers_copied) < 0.27
 #
 # - **DP pays per parameter:** without ZeRO, one average of all gradients per step, however many tokens the batch has.
 # - **TP pays per token and layer:** four all-reduces of the activations in every layer.
-# - **PP pays per token and boundary:** between two stages, each rank sends the whole activation forward, and its
-#   gradient back.
+# - **PP pays per token and boundary:** each rank before a boundary sends the whole activation forward, and each rank
+#   after it the gradient back.
 #
 # Take a model of 6.9 billion parameters, 32 layers of 4,096 features. It runs on 256 GPUs, DP 8 × PP 4 × TP 8, with
 # 1,024 sequences of 2,048 tokens per step, and two bytes per number.
@@ -278,13 +278,13 @@ for samples, wanted in ((128, False), (256, True)):
 # PP sends little, because the model has 32 layers but only three boundaries. DP sends little, because a GPU averages
 # the gradients of its own 32nd of the model, once per step.
 #
-# **With a large batch TP sends by far the most, because every token pays in every layer.**
+# **With many tokens per replica TP sends by far the most, because every token pays in every layer.**
 #
 # <details><summary>Where this stops being true</summary>
 #
 # | if … | then … |
 # |---|---|
-# | DP is large, TP and the batch are small | DP sends more than TP: DP 32 × PP 4 × TP 2, 128 sequences per step |
+# | TP is small, with few tokens per replica | DP sends more than TP: DP 32 × PP 4 × TP 2, 128 sequences per step |
 # | ZeRO 3 is used with many microbatches | DP gathers the parameters again for every microbatch |
 #
 # </details>
@@ -458,9 +458,9 @@ assert 1.09 < other / one < 1.1  # so about 265 GB/s, nearly as fast as inside
 # %% [markdown]
 # ## Count every gradient once
 #
-# Large models are trained with clipped gradients: if the norm of *all* gradients is above a limit, every gradient is
-# scaled down. In lesson 11 each rank had a shard of the gradients, so it added up the squares of its shard, and an
-# all-reduce added up the ranks. Let us do the same on the cube:
+# Large models are usually trained with clipped gradients: if the norm of *all* gradients is above a limit, every
+# gradient is scaled down. In lesson 11 each rank had a shard of the gradients, so it added up the squares of its shard,
+# and an all-reduce added up the sums. Let us do the same on the cube:
 
 
 # %%
@@ -533,17 +533,17 @@ assert 2**0.5 < of_cube < 2 and len(factors) == 3
 # | cut along TP | 2 ranks, one in each replica | 2 times |
 # | replicated along TP | 4 ranks, two in each replica | 4 times |
 #
-# So on the cube the norm is too large by a factor between √2 and √4, and where between depends on how large the
-# gradients of the replicated parameters are. On another mesh the factor is another one. The same limit would then clip
-# more or less, and moving a run to more GPUs would silently change the training.
+# So on the cube the norm is too large by a factor between √2 and √4, which grows with the gradients of the replicated
+# parameters. Other sizes of DP or TP give another factor, so adding replicas would silently change how strongly the
+# same limit clips.
 #
 # **Count every gradient once:** divide each square by the number of ranks that hold the parameter.
 #
 # ## The same batch on more GPUs
 #
 # What happens if we keep the batch and add nodes? This is called **strong scaling**. We keep TP 8 inside each node and
-# let DP grow. With eight times as many GPUs, a replica gets an eighth of the tokens, so computing and TP take about an
-# eighth of the time. The gradient of a replica stays as large as it was.
+# let DP grow. With eight times as many GPUs, a replica gets an eighth of the tokens, so computing takes an eighth of
+# the time, and TP somewhat more because of latency. The gradient of a replica stays as large as it was.
 
 # %%
 SCALES = (8, 64, 256, 1024)
@@ -617,7 +617,7 @@ assert abs(latency - (DP[1024] - DP[256])) < 0.4, latency
 
 # %% [markdown]
 # However many replicas there are, none sends more than twice its gradient. But the ring has more messages in a row.
-# Each message adds the latency of a link, 10 µs, in both all-reduces of the step.
+# Each message adds the latency of a link, 10 µs, in both DP all-reduces of the step.
 #
 # **More replicas for the same batch: computing shrinks, gradients do not.**
 #
@@ -634,12 +634,12 @@ assert halved[1024] < halved[256]
 # ## Let the numbers choose
 #
 # So far the model was cut. Does it have to be? [ZeRO](11_zero.ipynb) makes a model fit, too, and every GPU still
-# computes all layers: ZeRO shards what the GPUs of a DP group keep, and sends the parameters of a layer while the layer
-# before it computes.
+# computes all layers: ZeRO 3 shards what the GPUs of a DP group keep, and sends the parameters of a layer while the
+# layer before it computes.
 #
 # You know what every part of a layout costs, so a program can do the sums:
 #
-# | part of a step | what it costs | lesson |
+# | part | what it costs | lesson |
 # |---|---|---|
 # | computing | 6 operations per parameter and token | 11 |
 # | TP | four all-reduces per layer and microbatch | 10 |
@@ -648,11 +648,11 @@ assert halved[1024] < halved[256]
 # | memory | 16 bytes per parameter, sharded or not, plus activations | 11 |
 #
 # `choose_strategy` lists the layouts, leaves out those that do not fit into memory, and sorts the others by time. We
-# ask it about a model of this size on one node with eight GPUs of 80 GB, with 64 sequences per step. At 16 bytes each,
-# the parameters do not fit into one GPU.
+# ask it about a model of 6.7 billion parameters on a node of eight 80 GB GPUs, with 64 sequences per step. At 16 bytes
+# each, the parameters do not fit into one GPU.
 #
 # The next tables are in seconds. Their last column is **MFU**, model FLOPs utilization: the part of the GPUs' peak that
-# the model's own operations use. Here it can reach about half, because a matmul reaches half of the peak.
+# the model uses, recomputing not counted. Here it is at most half, because a matmul reaches half of the peak.
 
 # %% tags=["folded"]
 # The best layout of some sizes, and a line for each
@@ -705,8 +705,9 @@ steps = show_layouts(one_node, layouts)
 print(guess_6.compare(min(steps, key=steps.get)))
 
 # %% [markdown]
-# All three solve the memory problem. ZeRO's messages hide behind computing, almost all of them. TP's all-reduces are
-# exposed. PP has a bubble, and its stages are not equal: the table shows how long the slowest stage computes.
+# All three solve the memory problem. Almost all of ZeRO's messages hide behind computing. TP's all-reduces are exposed.
+# PP has a bubble, and its last stage is the slowest, because of the output layer: the table shows how long this
+# stage computes.
 #
 # The same model on eight such nodes, with 512 sequences, and with 25 or 1.25 GB/s between the nodes:
 
@@ -733,6 +734,8 @@ waits = {
     name: best(eight_nodes["1.25"], sizes).parts["dp"]
     for name, sizes in layouts.items()
 }
+alone = best(eight_nodes["1.25"], (64, 1, 1)).layout
+assert (alone.stage, alone.microbatches, alone.recompute) == (1, 1, "full")
 assert 16 < waits["DP 64 with ZeRO"] < 17 and waits["DP 2 × PP 8 × TP 4"] < 0.5
 cut = best(one_node, (4, 1, 2))
 assert cut == next(each for each in one_node.ranked if each.layout.dp < 8)
@@ -741,16 +744,16 @@ few = choose_strategy(MODEL_7B, GPU, Cluster(8, 8, INSIDE, BETWEEN), 64)
 assert (few.layout.dp, few.layout.pp, few.layout.tp) == (8, 1, 8)
 
 # %% [markdown]
-# With 25 GB/s ZeRO's messages still hide. With 1.25 GB/s they do not, because each GPU has to send gradients of the
-# whole model. In the third layout a GPU holds a 32nd of the model, so it sends a 32nd of the gradients. Cutting the
-# model makes DP cheaper, too. (DP 64 also computes longer there: it recomputes activations, so that it can send
-# gradients once.)
+# With 25 GB/s most of ZeRO's messages still hide. With 1.25 GB/s they do not: each GPU sends gradients of the whole
+# model over slow links. DP 64 even recomputes activations, so that all sequences of a GPU fit into one microbatch,
+# whose long backward pass hides more messages. In the third layout a GPU holds about a 32nd of the model, so it sends
+# few gradients. Cutting the model makes DP cheaper, too.
 #
 # **Start with DP and ZeRO. Cut the model when it does not fit, when messages do not hide, or when the batch is too
 # small.**
 #
-# With one sequence per GPU, for example, there is too little computing to hide messages behind. Then the fastest layout
-# on the fast links is DP 8 × TP 8: the run of the two engineers.
+# With one sequence per GPU there is too little computing to hide messages behind. Then the fastest layout at 25 GB/s is
+# DP 8 × TP 8, the run of the first engineer.
 #
 # These are formulas. On one node the best layout with TP 2 is only 3 % slower than ZeRO, so simulate or
 # measure both before you decide. [Lesson 12c](12c_layouts.ipynb) compares the formulas with a simulator and with
@@ -783,8 +786,8 @@ print(score_card(attempts))
 # %% [markdown]
 # ## In real frameworks
 #
-# PyTorch has all three axes. Each rank builds its stage like this: PP picks the layers of the stage, TP cuts them, and
-# then `fully_shard` shards the rank's pieces over DP.
+# PyTorch has all three axes. Each rank builds its stage like this: PP picks the layers of the stage, TP cuts the
+# transformer layers, and then `fully_shard` shards the rank's pieces over DP.
 
 # %% tags=["folded"]
 # The imports, which layer is cut how, and the loss
@@ -901,9 +904,9 @@ first, last = four.run(norm_without_tp, plain_layers(MODEL, start))[:2]
 assert abs(first - last) > 0.01 and abs((first**2 + last**2) ** 0.5 - right) < 1e-9
 
 # %% [markdown]
-# The ten steps agree with the single process. Clipping fails, because the norm has to be computed over all parameters,
-# but they are not spread over the same ranks: a matrix that TP has cut is sharded over DP × TP, and the weights of
-# LayerNorm are sharded over DP alone.
+# The ten steps agree with the single process. Clipping fails, because the norm is over all parameters, but they are not
+# spread over the same ranks: a matrix that TP has cut is sharded over DP × TP, and the weights of LayerNorm are sharded
+# over DP alone.
 #
 # Here you are lucky, because the run stops. On DP × PP, without TP, the same call succeeds, and each pipeline stage
 # clips by the norm of its own layers. The repair is the rule from above: count every gradient once, over all stages.
@@ -913,7 +916,7 @@ assert abs(first - last) > 0.01 and abs((first**2 + last**2) ** 0.5 - right) < 1
 #
 # - DP pays per parameter, TP per token and layer, PP per token and boundary.
 # - With many tokens per replica TP belongs inside the node: it sends the most, and layers wait for it.
-# - Count every gradient once, or the limit for clipping depends on the mesh.
+# - Count every gradient once, or clipping depends on the mesh.
 # - More replicas for the same batch: computing shrinks, gradients do not.
 # - Start with DP and ZeRO. Cut the model when it does not fit, messages do not hide, or the batch is too small.
 #
