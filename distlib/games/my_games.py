@@ -106,11 +106,6 @@ class MyGames:
                 best[level] = play
         return tuple(best.values())
 
-    @property
-    def chosen(self) -> tuple[BestPlay, ...]:
-        """The plays of which it is known that the student has chosen them."""
-        return tuple(play for play in self.plays if play.by)
-
     def with_play(self, play: BestPlay) -> MyGames:
         """The same with a play, if that is the first or the best of its level; else this.
 

@@ -22,6 +22,7 @@ from distlib.course_root import course_folder
 BY_CELL, BY_WIDGET, BY_FUNCTION = "cell", "widget", "function"
 """How a play was chosen: in a cell of the student's, with a slider, or by the function that the student has written."""
 
+_GIVEN_OUT = ("course/*.ipynb", "work/.originals/*.ipynb")  # now, and what copies were made from earlier
 _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
@@ -54,7 +55,8 @@ def _folder(start: Path) -> Path:
 @cache
 def _given_out(course: Path) -> tuple[frozenset[str], frozenset[str]]:
     """What the course's cells say, comments apart, and the calls of constants in them."""
-    sources = [source for path in sorted(course.glob("course/*.ipynb")) for source in _code_cells(path)]
+    paths = [path for pattern in _GIVEN_OUT for path in sorted(course.glob(pattern))]
+    sources = [source for path in paths for source in _code_cells(path)]
     calls = {call for source in sources for call in _constant_calls(source)}
     return frozenset(map(_meaning, sources)), frozenset(calls)
 

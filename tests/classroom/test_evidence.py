@@ -16,17 +16,30 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from distlib.classroom.board.own_board import own_board
+from distlib.classroom.grader.point_sum import PointSum
 from distlib.classroom.my_course.course_reading import note_work, read_course
+from distlib.classroom.my_course.evidence import (
+    FAILED_BEFORE,
+    NOT_CHECKED,
+    PASSED_BEFORE,
+    CommittedPrediction,
+    Evidence,
+    LastCheck,
+    WrittenText,
+    chosen_by_hand,
+    hash_of,
+)
 from distlib.classroom.my_course.last_check import keep_check
 from distlib.classroom.my_course.own_course import OwnLesson
 from distlib.classroom.my_course.portfolio import portfolio
 from distlib.classroom.my_course.progress_table import progress_text
 from distlib.classroom.my_course.run_pictures import best_picture
+from distlib.classroom.self_check.results import FAILS, PASSES
 from distlib.classroom.student_copies.bring import bring
 from distlib.classroom.student_copies.notebook_json import read_notebook, write_notebook
 from distlib.classroom.uploads.hand_in import hand_in_notebook
-from distlib.draw.predictions.form import _instead, show_form
-from distlib.draw.predictions.prediction import COMMITTED, Prediction
+from distlib.draw.predictions.form import _instead, build_form, show_form
+from distlib.draw.predictions.prediction import COMMITTED, COMMITTED_LATE, Prediction
 from distlib.games import who_chose
 from distlib.games.my_games import FILE, read_games
 from tests.classroom.test_my_course import NAME as RINGS
@@ -92,9 +105,11 @@ def commit(course: Path, lesson: str, most: int | None = None) -> None:
     write_notebook(copy_of(course, lesson), notebook)
 
 
-def form_output(committed: str | None) -> dict[str, object]:
-    """What a notebook keeps of a form."""
+def form_output(committed: str | None, *, late: bool = False) -> dict[str, object]:
+    """What a notebook keeps of a form. late: whether a run had told the answer before."""
     prediction = Prediction("How many?", "bytes")
+    if late:
+        prediction.compare(18)
     if committed:
         prediction.commit(committed)
     data = {"text/html": _instead(prediction), "text/plain": ""}
@@ -174,7 +189,7 @@ def test_a_changed_cell_and_one_of_ones_own_play(course: Path, run_cell: Callabl
     (play,) = read_games(course / "work").plays
     assert (play.level, play.by) == (1, who_chose.BY_CELL), "the four others are the course's"
     run_cell("mine = lay_out(5, pp=2, tp=2, microbatches=16)")
-    assert [each.level for each in read_games(course / "work").chosen] == [1, 5]
+    assert [each.level for each in chosen_by_hand(read_games(course / "work").plays)] == [1, 5]
     assert own_board(read_games(course / "work")).startswith("You have played 2 levels.")
 
 
@@ -208,7 +223,7 @@ def test_functions_that_pass_are_evidence(course: Path) -> None:
     write(course / "work" / "exercises" / RINGS / f"{RINGS}.ipynb", *(row.function for row in all_pass().rows))
     keep_check(course, all_pass())
     lesson = lesson_of(course, RINGS)
-    assert lesson.is_done and lesson.evidence == ["4 of 4 functions pass the tests"]
+    assert lesson.is_done and lesson.evidence.in_words() == ["4 of 4 functions pass the tests"]
 
 
 def test_what_was_committed_is_kept_when_a_new_kernel_forgets_it(course: Path) -> None:
@@ -218,7 +233,7 @@ def test_what_was_committed_is_kept_when_a_new_kernel_forgets_it(course: Path) -
     run_all(course, "11_zero")
     assert lesson_of(course, "11_zero").predictions.number == 3
     kept = course / "work" / "progress" / "predictions.json"
-    assert json.loads(kept.read_text())["format"] == 1
+    assert json.loads(kept.read_text())["format"] == 2
 
 
 def test_a_torn_or_newer_file_of_predictions_is_said_and_set_aside(course: Path) -> None:
@@ -249,6 +264,133 @@ def test_a_form_that_was_committed_says_so_in_the_notebook(monkeypatch: pytest.M
     assert f"{COMMITTED}24" in shown[-1]
 
 
+def test_a_prediction_after_the_run_is_none(course: Path) -> None:
+    """In one kernel: Run All, read the answer, commit to it."""
+    run_all(course, "11_zero")
+    notebook = read_notebook(copy_of(course, "11_zero"))
+    for cell in notebook["cells"]:
+        if re.match(r"\w+ = predict\(", "".join(cell["source"])):
+            cell["outputs"] = [form_output("18", late=True)]
+    write_notebook(copy_of(course, "11_zero"), notebook)
+    assert lesson_of(course, "11_zero").predictions.number == 0
+
+
+def test_what_stands_below_a_form_has_told_the_answer(course: Path) -> None:
+    """In a new kernel, with the outputs of the one before: until the comparison runs again, it is too late."""
+    run_all(course, "11_zero")
+    commit(course, "11_zero", 2)
+
+    def compare(text: str) -> None:
+        notebook = read_notebook(copy_of(course, "11_zero"))
+        for cell in notebook["cells"]:
+            if ".compare(" in "".join(cell["source"]):
+                cell["outputs"] = [{"output_type": "stream", "name": "stdout", "text": [text]}]
+        write_notebook(copy_of(course, "11_zero"), notebook)
+
+    compare(str(Prediction("How many?", "bytes").compare(18)) + "\n")
+    assert lesson_of(course, "11_zero").predictions.number == 0
+    compare("You said 24 bytes, the run says 18 bytes.\n")
+    assert lesson_of(course, "11_zero").predictions.number == 2
+
+
+def test_a_form_tells_what_comes_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("distlib.draw.predictions.form.show_live", lambda *given: SimpleNamespace(update=print))
+    prediction = Prediction("How many?", "bytes")
+    prediction.commit("24")
+    prediction.compare(18)
+    assert not prediction.is_late
+    prediction.take_back()
+    prediction.commit("18")
+    assert prediction.is_late and build_form(prediction).said == "18 bytes, after the run"
+    assert COMMITTED not in _instead(prediction) and COMMITTED_LATE in _instead(prediction)
+
+
+def test_a_function_passes_with_the_code_that_was_checked(course: Path) -> None:
+    path = course / "work" / "exercises" / RINGS / f"{RINGS}.ipynb"
+    run_all(course, RINGS)
+    write(path, *(row.function for row in all_pass().rows))
+    keep_check(course, all_pass())
+    assert lesson_of(course, RINGS).is_done
+    notebook = read_notebook(path)
+    for cell in notebook["cells"]:
+        if cell.get("id") == "ring_all_gather":
+            cell["source"] = "def ring_all_gather(comm, tensor):\n    return None"
+    write_notebook(path, notebook)
+    lesson = lesson_of(course, RINGS)
+    assert not lesson.is_done and lesson.evidence.in_words() == ["3 of 4 functions pass the tests"]
+    assert lesson.exercise and lesson.exercise.names(PASSED_BEFORE) == ["ring_all_gather"]
+    assert lesson.exercise.next == "Check exercise 02 (distlib check 02)"
+    page = portfolio(course, read_course(course), "Ada", TODAY)
+    assert "(changed since it passed)" in words_of(page) and page.count("This code passed the tests at ") == 3
+
+
+def test_what_a_check_says_of_code_that_is_there() -> None:
+    one, other = "def f():\n    return 1", "def f():\n    return 2"
+    last = LastCheck(None, {"f": PASSES, "g": FAILS, "h": PASSES, "i": FAILS}, {"f": hash_of(one), "g": hash_of(one)})
+    assert [last.verdict("f", each) for each in (one, f"{one}  \n", other)] == [PASSES, PASSES, PASSED_BEFORE]
+    assert [last.verdict("g", each) for each in (one, other)] == [FAILS, FAILED_BEFORE]
+    assert last.verdict("h", one) == NOT_CHECKED, "of an earlier version: nobody knows which code it was"
+    assert last.verdict("i", one) == FAILS and last.verdict("j", one) == NOT_CHECKED
+
+
+def test_hours_are_those_that_evidence_bears() -> None:
+    predictions = [CommittedPrediction("How many?", "24")]
+    assert (Evidence().share_predicted, Evidence().share_solved, Evidence().bears_done) == (0, 0, False)
+    assert Evidence(4, predictions).share_predicted == 0.25 and not Evidence(4, predictions).bears_done
+    assert Evidence(1, predictions).bears_done
+    assert Evidence(functions=3, passing=["f"], texts=[WrittenText("report", "It is.")]).share_solved == 0.5
+    assert Evidence(functions=4, passing=["f"], marks=PointSum(5, 10)).share_solved == 0.5
+    assert Evidence(functions=4, marks=PointSum(5, 5, waiting=15)).share_solved == 0.25
+    assert Evidence(functions=4, marks=PointSum(0, 0, waiting=15)).share_solved == 0
+    words = Evidence(2, predictions, 2, ["f"], [WrittenText("report", "It is.")], PointSum(5, 10)).in_words()
+    assert words == [
+        "1 of 2 predictions committed before the run",
+        "1 of 2 functions passes the tests",
+        "1 of 1 text written",
+        "5 of 10 points came back",
+    ]
+
+
+def test_a_report_that_is_written_is_evidence(course: Path) -> None:
+    name = "19b_budget"
+    (course / "exercises" / name).mkdir()
+    shutil.copy(ROOT / "exercises" / name / f"{name}.ipynb", course / "exercises" / name)
+    bring(course)
+    assert lesson_of(course, name).evidence.in_words() == [] and not lesson_of(course, name).is_begun
+    path = course / "work" / "exercises" / name / f"{name}.ipynb"
+    notebook = read_notebook(path)
+    for cell in notebook["cells"]:
+        if cell.get("id") == "report" or cell["metadata"].get("nbgrader", {}).get("grade_id") == "report":
+            cell["source"] = "Two ranks were **enough**."
+    write_notebook(path, notebook)
+    lesson = lesson_of(course, name)
+    assert lesson.evidence.in_words() == ["1 of 1 text written"] and 0 < lesson.minutes_done < lesson.minutes
+    words = words_of(portfolio(course, read_course(course), "Ada", TODAY))
+    assert "1 answer in words" in words and "Two ranks were enough" in words
+
+
+def test_a_claim_of_the_report_has_its_evidence_one_click_below(course: Path, run_cell: Callable[[str], None]) -> None:
+    run_all(course, "11_zero")
+    commit(course, "11_zero")
+    run_cell("from distlib.games.in_lessons import lay_out\nlay_out(1, tp=2, dp=2)")
+    page = portfolio(course, read_course(course), "Ada", TODAY)
+    folded = [words_of(each) for each in re.findall(r"<details>.*?</details>", page, flags=re.DOTALL)]
+    said = [each for each in folded if "predictions committed before the run How many? – 24 bytes" in each]
+    assert said, folded
+    assert any('"tp": 2' in each and "chosen in a cell" in each for each in folded)
+    assert any(each.startswith("What the hours are made of") and "11 " in each for each in folded)
+
+
+def test_a_play_in_a_cell_of_an_earlier_version_is_the_courses(course: Path, run_cell: Callable[[str], None]) -> None:
+    _, attempts = cells_that_play("12_hybrid")
+    original = course / "course" / "12_hybrid.ipynb"
+    original.write_text(original.read_text().replace("lay_out(1, tp=4)", "lay_out(1, tp=2, dp=2)"))
+    who_chose._given_out.cache_clear()
+    run_cell("from distlib.games.in_lessons import lay_out, play_cluster")
+    run_cell(attempts)
+    assert not (course / "work" / FILE).exists(), "the copy in work/ has not been updated yet"
+
+
 # ── files of an earlier version, and pictures ────────────────────────────────────────────────────────────────────────
 
 
@@ -261,12 +403,33 @@ def test_plays_of_an_earlier_version_stay_and_are_no_evidence(course: Path, run_
     file.write_text(json.dumps(content))
     games = read_games(course / "work")
     number = len(games.plays)
-    assert number and games.chosen == () and len(games.to_play_again) == number
+    assert number and chosen_by_hand(games.plays) == () and len(games.to_play_again) == number
     assert "kept by an earlier version: who chose it was not noted" in own_board(games)
     assert not read_course(course).games
     run_cell("lay_out(1, tp=2, dp=2, stage=1)")
     games = read_games(course / "work")
-    assert len(games.plays) == number + 1 and len(games.chosen) == 1 and len(games.to_play_again) == number
+    assert (
+        len(games.plays) == number + 1 and len(chosen_by_hand(games.plays)) == 1 and len(games.to_play_again) == number
+    )
+
+
+def test_predictions_of_format_1_are_read(course: Path) -> None:
+    run_all(course, "11_zero")
+    commit(course, "11_zero", 3)
+    note_work(course)
+    kept = course / "work" / "progress" / "predictions.json"
+    lessons = json.loads(kept.read_text())["lessons"]
+    kept.write_text(json.dumps({"format": 1, "lessons": {name: list(each) for name, each in lessons.items()}}))
+    run_all(course, "11_zero")
+    assert lesson_of(course, "11_zero").evidence.predictions == [CommittedPrediction()] * 3
+    commit(course, "11_zero", 3)
+    assert note_work(course) == "" and json.loads(kept.read_text()) == {"format": 2, "lessons": lessons}
+
+
+def test_the_picture_of_a_game_that_a_given_cell_played_is_left_out() -> None:
+    cell = {"cell_type": "code", "source": "x", "outputs": [drawn(b"\x89PNG\r\n\x1a\nx", alt="Level 1: 9 points.")]}
+    assert best_picture({"cells": [cell]}, {"cells": [cell]}) is None
+    assert best_picture({"cells": []}, {"cells": [cell]})
 
 
 @pytest.mark.parametrize(

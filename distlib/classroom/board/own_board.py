@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from distlib.classroom.my_course.evidence import chosen_by_hand
 from distlib.classroom.words import count
 from distlib.games.game_list import all_games
 from distlib.games.my_games import BestPlay, MyGames
@@ -12,7 +13,7 @@ from distlib.games.my_games import BestPlay, MyGames
 
 def own_board(games: MyGames) -> str:
     """The table, as text: a line for each level that there is."""
-    mine = {(play.game, play.level): play for play in (*_of_unknown_choice(games), *games.chosen)}
+    mine = {(play.game, play.level): play for play in (*_of_unknown_choice(games), *chosen_by_hand(games.plays))}
     rows = [row for game in all_games() for row in _rows(game, mine)]
     rows += [_row_of_training(play) for play in games.plays if play.game not in all_games()]
     widths = [max(len(row[column]) for _, row in rows) for column in range(4)]
@@ -44,11 +45,11 @@ def _history(play: BestPlay | None) -> str:
         return ""
     earlier = [f"{score:g}" for _, score in play.earlier[-3:]]
     when = play.at[:10] + (f", before: {', '.join(earlier)}" if earlier else "")
-    return when if play.by else f"{when}, kept by an earlier version: who chose it was not noted"
+    return when if chosen_by_hand([play]) else f"{when}, kept by an earlier version: who chose it was not noted"
 
 
 def _of_unknown_choice(games: MyGames) -> list[BestPlay]:
-    return [play for play in games.plays if not play.by]
+    return [play for play in games.plays if play not in chosen_by_hand(games.plays)]
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -61,7 +62,8 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _sentence(games: MyGames) -> str:
-    played = f"You have played {count(len(games.chosen), 'level')}." if games.chosen else "You have not played yet."
+    chosen = chosen_by_hand(games.plays)
+    played = f"You have played {count(len(chosen), 'level')}." if chosen else "You have not played yet."
     if games.pseudonym:
         return f"{played} On the board of the class you are {games.pseudonym}, from your next distlib hand-in games on."
     return f"{played} You are not on the board of the class; to be on it: distlib board --as NAME"

@@ -6,11 +6,12 @@ notebook forgets them: what ran in it (an update clears outputs), and what the l
     work/progress/notebooks.json              what ran in each notebook, and when it was worked on
     work/progress/checks/02_all_reduce.json   what the last check said, function by function
 
+evidence         what counts as evidence of own work, and what it can bear: every claim below rests on it
 lesson_promise   what a notebook promises: a title, minutes, what one can do afterwards
 kept_files       JSON files in work/progress/: written at once; a torn one, or one of a newer version, is set aside
 notebooks_seen   what ran in each notebook, and which one was worked on last
 last_check       what the last check said
-written_functions  the functions of an exercise, as the student has written them
+written_functions  the functions of an exercise, and its answers in words, as the student has written them
 marks_back       marks, from the feedback pages that came back
 predictions_made  which predictions were committed before the run
 own_course       the whole of it, as a value, and the next step

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from distlib.classroom.grader.file_kind import kind_of
 from distlib.classroom.grader.point_sum import PointSum
+from distlib.classroom.my_course.evidence import WrittenText, chosen_by_hand
 from distlib.classroom.my_course.last_check import read_check
 from distlib.classroom.my_course.lesson_promise import promise_of
 from distlib.classroom.my_course.marks_back import marks_back
@@ -26,7 +27,7 @@ from distlib.classroom.my_course.predictions_made import (
     kept_predictions,
     predictions_made,
 )
-from distlib.classroom.my_course.written_functions import WrittenFunction, written_functions
+from distlib.classroom.my_course.written_functions import WrittenFunction, written_functions, written_texts
 from distlib.classroom.register.term_dates import term_dates
 from distlib.classroom.student_copies.bring import course_version, version_of
 from distlib.classroom.student_copies.copy_paths import EXERCISES, FOLDER, copies, exercise_copy, lesson_of
@@ -45,6 +46,7 @@ class _Found:
     mine: dict[str, Notebook] = field(default_factory=dict)
     seen: dict[str, SeenNotebook] = field(default_factory=dict)
     functions: dict[str, list[WrittenFunction]] = field(default_factory=dict)
+    texts: dict[str, list[WrittenText]] = field(default_factory=dict)
     predictions: dict[str, PredictionsMade] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
@@ -114,7 +116,7 @@ def _find(course: Path) -> _Found:
             found.remarks.append(f"The course's own {original.name} is broken. Get it again: distlib update")
             continue
         _find_copy(found, name, copy, before.get(name))
-        kept = committed.get(name, frozenset())
+        kept = committed.get(name, {})
         found.predictions[name] = predictions_made(found.originals[name], found.mine.get(name), kept)
     return found
 
@@ -131,11 +133,12 @@ def _find_copy(found: _Found, name: str, copy: Path, before: SeenNotebook | None
         found.remarks.append(_unreadable(name, copy, error))
     mine = found.mine.get(name)
     if _is_exercise(name):
-        found.functions[name] = written_functions(original, mine)
+        found.functions[name], found.texts[name] = written_functions(original, mine), written_texts(original, mine)
     if mine is None:
         found.seen[name] = before or SeenNotebook(0, 0, "", "")
     else:
         is_written = any(each.source for each in found.functions.get(name, ()))
+        is_written = is_written or any(each.text for each in found.texts.get(name, ()))
         found.seen[name] = look_at(copy, data, mine, before, is_written=is_written)
 
 
@@ -170,8 +173,8 @@ def _exercise(course: Path, name: str, found: _Found, marks: Mapping[str, PointS
         exercise,
         promise_of(found.originals[name]),
         found.functions[name],
-        last.checked,
-        last.states,
+        last,
+        found.texts[name],
         _handed_in(course, exercise),
         marks.get(exercise),
         term_dates(course).due.get(exercise),
@@ -181,7 +184,7 @@ def _exercise(course: Path, name: str, found: _Found, marks: Mapping[str, PointS
 def _games(course: Path, remarks: list[str]) -> Sequence[BestPlay]:
     """The best plays that the student has chosen; a remark more, if they can't be read."""
     try:
-        return [play for play in best_plays(course / FOLDER) if play.by]
+        return chosen_by_hand(best_plays(course / FOLDER))
     except PlaysUnreadable as error:
         remarks.append(f"{error}. Its scores are left out here.")
         return ()

@@ -24,12 +24,13 @@ class KeptFileError(Exception):
     """A file can't be used. The message is a sentence that says why, and what becomes of it."""
 
 
-def read_kept(course: Path, name: str) -> dict[str, Any]:
+def read_kept(course: Path, name: str, newest: int = _FORMAT) -> dict[str, Any]:
     """What a file says; {} if there is none.
 
     Args:
         course: the course's folder.
         name: of the file, from `work/progress/`.
+        newest: the newest format of this file that is known here.
 
     Raises:
         KeptFileError: it can't be read, is torn, or is of a newer version.
@@ -45,16 +46,16 @@ def read_kept(course: Path, name: str) -> dict[str, Any]:
         raise KeptFileError(f"{shown} is torn, so what it knew is left out. It will be set aside.") from None
     if not isinstance(content, dict) or not isinstance(content.get("format"), int):
         raise KeptFileError(f"{shown} is not what was kept there, and is left out. It will be set aside.")
-    if content["format"] > _FORMAT:
+    if content["format"] > newest:
         raise KeptFileError(f"{shown} was written by a newer version of the course: distlib update brings that.")
     return content
 
 
-def write_kept(course: Path, name: str, content: dict[str, Any]) -> str:
+def write_kept(course: Path, name: str, content: dict[str, Any], newest: int = _FORMAT) -> str:
     """Write a file at once. Returns what a student should know about it: "", or where an unreadable one went.
 
     Args:
-        course, name: as for `read_kept`.
+        course, name, newest: as for `read_kept`; it is written in that format.
         content: without the format.
 
     Raises:
@@ -62,11 +63,11 @@ def write_kept(course: Path, name: str, content: dict[str, Any]) -> str:
     """
     path, told = course / PROGRESS / name, ""
     try:
-        read_kept(course, name)
+        read_kept(course, name, newest)
     except KeptFileError as error:
         told = f"{error} It is kept as {_set_aside(course, path)}."
     make_private(course / FOLDER)
-    write_file(path, (json.dumps({"format": _FORMAT, **content}, indent=1, ensure_ascii=False) + "\n").encode())
+    write_file(path, (json.dumps({"format": newest, **content}, indent=1, ensure_ascii=False) + "\n").encode())
     return told
 
 

@@ -8,38 +8,13 @@ A cell stands there as a hash of its text, so that it can be told whether it has
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from distlib.classroom.my_course.evidence import LastCheck, hash_of
 from distlib.classroom.my_course.kept_files import KeptFileError, read_kept, write_kept
 from distlib.classroom.self_check.results import FAILS, PASSES, FunctionRow, Results
-from distlib.classroom.uploads.recognize import normal
-
-
-@dataclass(frozen=True)
-class LastCheck:
-    """What the last check said.
-
-    Attributes:
-        checked: when that was; None if nothing was ever checked.
-        states: "passes", "fails", … by function.
-        cells: a hash of the text that was checked, by function; none in files of earlier versions.
-    """
-
-    checked: datetime | None = None
-    states: dict[str, str] = field(default_factory=dict)
-    cells: dict[str, str] = field(default_factory=dict)
-
-    def has_failed(self, function: str, source: str) -> bool:
-        """Whether a function failed as it stands in its cell. Where it is not known how it stood then, it did."""
-        return self.states.get(function) == FAILS and self.cells.get(function, _hash(source)) == _hash(source)
-
-    def failed_before(self, function: str, source: str) -> bool:
-        """Whether a function failed, and its cell has changed since."""
-        return self.states.get(function) == FAILS and not self.has_failed(function, source)
 
 
 def read_check(course: Path, exercise: str) -> tuple[LastCheck, str]:
@@ -68,17 +43,13 @@ def keep_check(course: Path, results: Results) -> str:
     content = {
         "checked": datetime.now(UTC).isoformat(timespec="seconds"),
         "functions": {row.function: _state(row) for row in results.rows},
-        "cells": {row.function: _hash(row.source) for row in results.rows if row.source},
+        "cells": {row.function: hash_of(row.source) for row in results.rows if row.source},
     }
     return write_kept(course, _file(results.name), content)
 
 
 def _texts(kept: dict[str, Any], key: str) -> dict[str, str]:
     return {str(name): str(text) for name, text in kept.get(key, {}).items()}
-
-
-def _hash(source: str) -> str:
-    return sha256(normal(source).encode()).hexdigest()[:20]
 
 
 def _state(row: FunctionRow) -> str:

@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from distlib.classroom.grader.point_sum import PointSum
+from distlib.classroom.my_course.evidence import Evidence, LastCheck, WrittenText
 from distlib.classroom.my_course.lesson_promise import LessonPromise
 from distlib.classroom.my_course.notebooks_seen import SeenNotebook
 from distlib.classroom.my_course.predictions_made import PredictionsMade
 from distlib.classroom.my_course.written_functions import WrittenFunction
 from distlib.classroom.self_check.results import FAILS, PASSES
 from distlib.classroom.student_copies.copy_paths import lesson_of
-from distlib.classroom.words import count, joined
+from distlib.classroom.words import joined
 from distlib.games import BestPlay
 
 ENOUGH = 0.9  # of its cells: a lesson counts as run although a cell or two did not
-_MOST = 0.5  # of its predictions: more than that must be committed
-_WRITTEN, NOT_WRITTEN = "written", "not written"
+NOT_WRITTEN = "not written"
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class OwnExercise:
         name: such as "02_all_reduce".
         promise: what it promises.
         functions: those it asks for.
-        checked: when it was checked last; None if it never was.
-        states: what that check said, by function.
+        last: what its last check said.
+        texts: the answers in words that it asks for.
         handed_in: when it was handed in last; None if it never was.
         marks: those that came back; None if none did.
         due: when it is due, with a time zone; None if nobody knows.
@@ -39,8 +39,8 @@ class OwnExercise:
     name: str
     promise: LessonPromise
     functions: Sequence[WrittenFunction]
-    checked: datetime | None = None
-    states: dict[str, str] | None = None
+    last: LastCheck = LastCheck()
+    texts: Sequence[WrittenText] = ()
     handed_in: datetime | None = None
     marks: PointSum | None = None
     due: datetime | None = None
@@ -50,28 +50,32 @@ class OwnExercise:
         return self.name.partition("_")[0]
 
     def state(self, function: WrittenFunction) -> str:
-        """ "passes" or "fails", as the last check said; "written" if that is all one knows; "not written"."""
-        said = (self.states or {}).get(function.name, "")
-        return NOT_WRITTEN if not function.source else said if said in (PASSES, FAILS) else _WRITTEN
+        """NOT_WRITTEN, or what the last check can say of the code as it stands, see `LastCheck.verdict`."""
+        return self.last.verdict(function.name, function.source) if function.source else NOT_WRITTEN
 
     def names(self, *states: str) -> list[str]:
         """The functions in one of these states."""
         return [each.name for each in self.functions if self.state(each) in states]
 
     @property
+    def evidence(self) -> Evidence:
+        """What was done in it by hand."""
+        return Evidence(functions=len(self.functions), passing=self.names(PASSES), texts=self.texts, marks=self.marks)
+
+    @property
     def passes(self) -> bool:
-        """Whether every function passed the last check."""
-        return bool(self.functions) and len(self.names(PASSES)) == len(self.functions)
+        """Whether every function passed the last check, as it stands."""
+        return self.evidence.all_pass
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether anything is written in it."""
+        return any(each.source for each in self.functions) or bool(self.evidence.written)
 
     @property
     def minutes_done(self) -> float:
-        """Of the minutes that it takes, the share of the functions that pass; all of them once it is handed in.
-
-        What is handed in without a line of the student's took no time.
-        """
-        share = len(self.names(PASSES)) / len(self.functions) if self.functions else 0.0
-        is_handed_in = self.handed_in is not None and any(each.source for each in self.functions)
-        return self.promise.minutes * (1.0 if is_handed_in else share)
+        """Of the minutes that it takes, those of which there is evidence."""
+        return self.promise.minutes * self.evidence.share_solved
 
     @property
     def next(self) -> str:
@@ -128,28 +132,24 @@ class OwnLesson:
 
     @property
     def is_done(self) -> bool:
-        """Whether it has run, and there is evidence of work: most predictions, or all functions of its exercise."""
-        return self.has_run and (self.predictions.share > _MOST or (self.exercise is not None and self.exercise.passes))
+        """Whether it has run, and there is evidence of work that can bear that."""
+        return self.has_run and self.evidence.bears_done
 
     @property
-    def evidence(self) -> list[str]:
-        """What was done by hand: "5 of 6 predictions committed", "all 4 functions pass their tests"."""
-        asked, passing = len(self.predictions.asked), len(self.exercise.names(PASSES)) if self.exercise else 0
-        made = [f"{self.predictions.number} of {count(asked, 'prediction')} committed before the run"]
-        functions = len(self.exercise.functions) if self.exercise else 0
-        passed = [f"{passing} of {count(functions, 'function')} pass{'es' if passing == 1 else ''} the tests"]
-        return [*(made if self.predictions.number else []), *(passed if passing else [])]
+    def evidence(self) -> Evidence:
+        """What was done by hand, in it and in its exercise."""
+        of_exercise = self.exercise.evidence if self.exercise else Evidence()
+        return replace(of_exercise, asked=len(self.predictions.asked), predictions=self.predictions.counted)
 
     @property
     def is_begun(self) -> bool:
         """Whether anything was done in it, or in its exercise."""
-        written = self.exercise is not None and any(each.source for each in self.exercise.functions)
-        return self.seen.ran > 0 or written
+        return self.seen.ran > 0 or (self.exercise is not None and self.exercise.is_begun)
 
     @property
     def minutes_done(self) -> float:
-        """Of the minutes that it takes with its exercise, those of which there is evidence: predictions, functions."""
-        read = self.promise.minutes * min(1.0 if self.has_run else self.seen.share, self.predictions.share)
+        """Of the minutes that it takes with its exercise, those of which there is evidence."""
+        read = self.promise.minutes * min(1.0 if self.has_run else self.seen.share, self.evidence.share_predicted)
         return read + (self.exercise.minutes_done if self.exercise else 0.0)
 
     @property

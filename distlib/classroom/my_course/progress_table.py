@@ -175,9 +175,9 @@ def _page(own: OwnCourse) -> str:
             *games,
             "Hours are those of the lesson with its exercise; optional ones count once you have begun them. A lesson "
             "has run when nine of ten of its cells have. It is done when, besides, you have committed most of its "
-            "predictions, or all functions of its exercise pass; a function is when it passes the last check (`distlib "
-            "check`). Hours of a lesson count by its predictions, those of an exercise by its functions. `distlib "
-            "report` makes a page of it all to show to others.\n",
+            "predictions, or all functions of its exercise pass; a function does when it passed the last check "
+            "(`distlib check`) as it stands now. Hours of a lesson count by its predictions, those of an exercise by "
+            "its functions or its points. `distlib report` makes a page of it all to show to others.\n",
             "This page is made anew when JupyterLab starts, and with every check. In a terminal: `distlib progress`.",
             "",
         ]

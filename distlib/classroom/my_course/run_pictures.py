@@ -23,6 +23,7 @@ _BEGIN = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
 _DRAWS = set(
     "svg g defs pattern path rect line circle ellipse polygon polyline text tspan title desc marker clipPath".split()
 )
+_PLAYED = re.compile(r"^(?:Level|Hole) \d")  # a game's
 _FAILED = re.compile(r": 0 points\b|can't be played|More than is allowed")  # what a picture of a game says that is lost
 _MOST_WORDS = 400  # characters of what a picture shows
 
@@ -44,7 +45,9 @@ class RunPicture:
 
 
 def best_picture(original: Notebook, mine: Notebook) -> RunPicture | None:
-    """The picture of a notebook that shows most; None if it holds none. One of a game that was lost is left out.
+    """The picture of a notebook that shows most; None if it holds none.
+
+    One of a game is left out if it was lost, or if a cell has played it as the course has given it out.
 
     That is one from a cell of the student's before one from a cell of the course, then the one with most in it.
 
@@ -65,7 +68,8 @@ def _pictures(cell: Cell, is_own: bool) -> Iterator[RunPicture]:
     for entry in entries:
         data = entry.get("data")
         picture = _picture(data, is_own) if isinstance(data, dict) else None
-        if picture and not _FAILED.search(picture.alt):
+        is_given_play = bool(picture) and not is_own and bool(_PLAYED.search(picture.alt))
+        if picture and not is_given_play and not _FAILED.search(picture.alt):
             yield picture
 
 

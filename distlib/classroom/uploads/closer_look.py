@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 
 from distlib.classroom.grader.definitions import tests_of
 from distlib.classroom.grader.submission import HandedCell
-from distlib.classroom.my_course.last_check import LastCheck
+from distlib.classroom.my_course.evidence import FAILED_BEFORE, LastCheck
+from distlib.classroom.self_check.results import FAILS
 from distlib.classroom.uploads.answers import ANSWERED, Answer, is_code, number_of
 from distlib.classroom.uploads.cell_faults import in_words, never_ends, unknown_names
 from distlib.classroom.uploads.given_cells import expected_cells, faults_of_given
@@ -65,7 +66,7 @@ class Look:
         unknown = in_words(unknown_names(cell.source, [*others, *self.given.values()]))
         if unknown or cell.kind != "code":
             return unknown or "its cell was made text: it does not run here"
-        if self.last.has_failed(answer.function, cell.source):
+        if self.last.verdict(answer.function, cell.source) == FAILS:
             return f"failed in your last check{self._when()}; its cell is the same as then"
         faults = self._faults_of_given
         wrong = [f"{name} {faults[name]}" for name in sorted(tests_of(answer.function), reverse=True) if name in faults]
@@ -79,7 +80,7 @@ class Look:
     def _changed_since_the_check(self) -> Iterator[str]:
         for each in self.answers:
             cell = cell_of(self.cells, each.function)
-            if each.state == ANSWERED and cell and self.last.failed_before(each.function, cell.source):
+            if each.state == ANSWERED and cell and self.last.verdict(each.function, cell.source) == FAILED_BEFORE:
                 again = f"distlib check {self.exercise} tells whether it passes now"
                 yield f"{each.function} failed in your last check{self._when()}; it has changed since: {again}."
 

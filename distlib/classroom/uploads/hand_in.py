@@ -18,7 +18,8 @@ from pathlib import Path
 import distlib
 from distlib.classroom.grader.definitions import several
 from distlib.classroom.grader.submission import CannotGrade, HandedCell, fingerprint, read_submission
-from distlib.classroom.my_course.last_check import LastCheck, read_check
+from distlib.classroom.my_course.evidence import LastCheck
+from distlib.classroom.my_course.last_check import read_check
 from distlib.classroom.register.term_dates import due_in_words, term_dates
 from distlib.classroom.self_check.exercise import saved_notebook
 from distlib.classroom.self_check.results import ExerciseError

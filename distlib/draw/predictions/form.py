@@ -14,7 +14,7 @@ import anywidget
 import traitlets
 
 from distlib.draw.live import BROWSER, instead_html, show_live
-from distlib.draw.predictions.prediction import COMMITTED, Prediction
+from distlib.draw.predictions.prediction import COMMITTED, COMMITTED_LATE, Prediction
 
 RUN_AGAIN = "To make a prediction, run this cell."
 
@@ -50,7 +50,7 @@ def build_form(prediction: Prediction) -> PredictionForm:
         kind=kind.name,
         options=list(kind.options),
         hint=kind.hint,
-        said=prediction.said,
+        said=_said(prediction),
         chosen=prediction.typed,
     )
 
@@ -77,8 +77,12 @@ def _commit(form: PredictionForm, prediction: Prediction, answer: Any) -> None:
 def _answer(form: PredictionForm, prediction: Prediction, problem: str) -> None:
     """Show the browser how the prediction stands."""
     with form.hold_sync():  # the browser gets all of it at once
-        form.problem, form.said, form.chosen = problem, prediction.said, prediction.typed
+        form.problem, form.said, form.chosen = problem, _said(prediction), prediction.typed
         form.answered += 1
+
+
+def _said(prediction: Prediction) -> str:
+    return f"{prediction.said}, after the run" if prediction.is_late else prediction.said
 
 
 def show_form(prediction: Prediction) -> None:
@@ -95,7 +99,8 @@ def show_form(prediction: Prediction) -> None:
 
 def _instead(prediction: Prediction) -> str:
     """What a page without the form shows: the question, and what was committed or how to commit."""
-    said = f"{COMMITTED}{prediction.said}. " if prediction.committed else ""
+    committed = COMMITTED_LATE if prediction.is_late else COMMITTED
+    said = f"{committed}{prediction.said}. " if prediction.committed else ""
     return (
         f"<p><b>{html.escape(prediction.question)}</b></p>"
         f"<p>{html.escape(_options(prediction))}{html.escape(said)}{RUN_AGAIN}</p>"

@@ -21,6 +21,7 @@ from typing import Any
 from distlib.draw.predictions.answer_kinds import Kind, Number, Value
 
 COMMITTED = "You committed: "  # before what was committed, where the form can't be shown
+COMMITTED_LATE = "You committed after the run: "  # likewise, if a run had told the answer before
 NOT_COMMITTED = " (No prediction was committed.)"  # behind what came out
 
 
@@ -60,6 +61,7 @@ class Prediction:
         kind: how an answer is read and judged: a `Number`, a `Choice` or an `Order`.
         value: what was committed: a number in the unit, a choice, or an order as a tuple; None before.
         typed: what was typed or pressed; "" before.
+        is_late: whether a run had told the answer when it was committed.
     """
 
     def __init__(self, question: str, unit: str = "", kind: Kind | None = None) -> None:
@@ -67,6 +69,7 @@ class Prediction:
         self.kind: Kind = kind or Number(unit)
         self.value: Value | None = None
         self.typed: Any = ""
+        self.is_late = self._was_told = False
 
     @property
     def committed(self) -> bool:
@@ -81,11 +84,11 @@ class Prediction:
         """
         if not self.committed:
             self.value = self.kind.read(answer)
-            self.typed = answer
+            self.typed, self.is_late = answer, self._was_told
 
     def take_back(self) -> None:
         """Be as before an answer was committed."""
-        self.value, self.typed = None, ""
+        self.value, self.typed, self.is_late = None, "", False
 
     def compare(self, actual: Any, source: str = "the run") -> PredictionCheck:
         """What was predicted next to what came out.
@@ -99,7 +102,7 @@ class Prediction:
             ValueError: `actual` is none of the choices, or not each item once: it belongs to another question, one that
                 has used the same variable, or is a mistake of the notebook's author.
         """
-        found = self._find(actual)
+        found, self._was_told = self._find(actual), True
         told = f"{source} says {self.kind.say(found) if found is not None else actual}."
         if self.value is None:
             return PredictionCheck(None, found, f"{told[0].upper()}{told[1:]}{NOT_COMMITTED}")
