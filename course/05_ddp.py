@@ -112,8 +112,7 @@ assert alone.grad.item() == 4 and (alone - 0.5 * alone.grad).item() == 8
 #
 # **Equal weights that take equal steps stay equal, without being sent.**
 #
-# Now a real model: a small convolutional network that reads digits. Its training loop gets one new line, between the
-# backward pass and the optimizer's step:
+# Now a real model: a small convolutional network that reads digits. Its training loop gets one new line:
 
 # %% tags=["folded"]
 # The digits and the model, in float64 so that rounding is tiny
@@ -179,7 +178,7 @@ assert difference < 1e-12
 assert all(torch.equal(found, by_rank[0]) for found in by_rank)
 
 # %% [markdown]
-# Four ranks with 16 images each end with the weights that one process gets from batches of 64, up to rounding. The four
+# Four ranks share each batch of 64 images, and end with the weights of the single process, up to rounding. The four
 # ranks have *the same* weights, to the last bit.
 #
 # <details><summary>Where this stops being true</summary>
@@ -245,20 +244,20 @@ assert abs(at_the_start - at_the_end) < 1e-12
 
 # %% [markdown]
 # All ranks apply the same average, and with this optimizer equal gradients make equal steps. So the distance between
-# their models stays. Each rank follows gradients that were computed for other models, and no error appears. That is why
+# their models stays. Each rank follows an average of gradients of different models, and no error appears. That is why
 # DDP begins with this copy.
 #
 # ## Fewer, larger all-reduces
 #
-# `average_per_parameter` starts one all-reduce for each parameter. From here on the model is a stack of 12 equal
+# `average_per_parameter` starts one all-reduce for each parameter. For counting and timing we use a stack of 12 equal
 # layers, each with a weight of 256 KiB and a bias of 1 KiB. So half of the 24 all-reduces carry a tiny bias, and pay as
 # much latency as the all-reduce of a weight.
 #
 # So put gradients together. One extreme is one all-reduce per parameter, which pays the latency 24 times. The other
 # extreme is **one flat buffer** with all gradients, which pays the latency of one all-reduce but cannot leave before
 # the last gradient is there. In between are **buckets**, each with the gradients of several parameters. Because the
-# backward pass begins with the last layer, buckets are filled from the end of the list of parameters. As soon as a
-# bucket holds at least its limit, it is full, and the next bucket begins. In the list, the weight of layer $n$ is
+# backward pass begins with the last layer, buckets are filled from the end of the list of parameters. Buckets have a
+# limit in bytes: when a bucket reaches the limit, the next bucket begins. In the list, the weight of layer $n$ is
 # parameter $2n$, and its bias is parameter $2n + 1$:
 
 # %% tags=["folded"]
@@ -324,7 +323,9 @@ print("1028 * KIB, and KIB")
 # | `per_parameter` | one per parameter | after the backward pass |
 # | `flat` | one | after the backward pass |
 # | `bucketed` | one per bucket | after the backward pass |
-# | `overlapped` | one per bucket | as soon as its bucket, and each bucket before it, is full |
+# | `overlapped` | one per bucket | as soon as its bucket, and each bucket before it, is complete |
+#
+# A bucket is **complete** when all of its gradients are there.
 
 # %%
 guess_2 = predict(
@@ -352,7 +353,7 @@ def race(
     for version in versions:
         model = make_stack()
         clock = StepClock(comm, model, {str(n): FORWARD for n in range(LAYERS)})
-        noted = clock.noted("ring")
+        noted = clock.noted("ring")  # a timed ring
         ddp = DistributedDataParallel(
             comm, model, version=version, algorithm=noted, **limits
         )
@@ -395,8 +396,7 @@ assert [found[0] for found in sent.values()] == [24, 1, 6, 6]
 assert all(found[1:] == (2 * found[0], sum(sizes)) for found in sent.values())
 
 # %% [markdown]
-# In every version each gradient takes part in one all-reduce, so the bytes are equal. Only the number of messages
-# differs.
+# In every version each gradient takes part in one all-reduce, so the bytes are equal. Buckets save messages, not bytes.
 #
 # **A bucket sends all of its gradients for the latency of one all-reduce.**
 #
@@ -407,7 +407,7 @@ assert all(found[1:] == (2 * found[0], sum(sizes)) for found in sent.values())
 # bucket can leave while the backward pass goes on to the other layers. Two tools make this possible:
 #
 # - **A hook.** After `parameter.register_post_accumulate_grad_hook(function)`, torch calls `function(parameter)` as
-#   soon as the gradient of this parameter is complete, in the middle of the backward pass.
+#   soon as the gradient of this parameter is complete, during the backward pass.
 # - **An asynchronous all-reduce.** `all_reduce(comm, tensor, async_op=True)` starts the all-reduce and returns a handle
 #   at once. A second thread of the rank sends the messages, and `handle.wait()` returns when the sum is there.
 #
@@ -427,7 +427,7 @@ Markdown(f"```python\n{source}```")
 #   of the next bucket is empty, the loop sends this bucket off.
 # - `_begin` copies the gradients of a bucket into one flat tensor, and `comm.start` starts its all-reduce.
 #
-# A full bucket waits for the buckets before it, because all ranks must start their all-reduces in the same order.
+# A complete bucket waits for the buckets before it, because all ranks must start their all-reduces in the same order.
 # Otherwise bucket 1 of one rank could meet bucket 2 of another. After the backward pass, `finish()` waits for the
 # handles, divides the sums by the number of ranks, and puts the averages back:
 
@@ -447,7 +447,8 @@ assert difference < 1e-12
 
 # %% [markdown]
 # When does each bucket travel? We play a step of the 12 layers in virtual time, on two computers with a wireless link
-# of 40 MB/s and 1.5 ms latency. A layer sleeps for as long as it would compute: 4 ms forward and 8 ms backward.
+# of 40 MB/s and 1.5 ms latency. A layer sleeps for as long as it would compute: 4 ms forward and 8 ms backward. The
+# picture begins with the backward pass.
 
 # %% tags=["folded"]
 # The layers of each bucket
@@ -466,16 +467,15 @@ assert done <= last.start < done + 1e-3
 assert overlapped.hidden > 0.99 * overlapped.hideable
 
 # %% [markdown]
-# Bucket 0 is full when the backward pass has computed layers 11 and 10. While bucket 0 travels, the rank computes
-# layers 9 and 8, which fill bucket 1, and so on. Bucket 5 has nothing to hide behind, because it is full only when the
-# backward pass is over.
+# Bucket 0 is complete when the backward pass has computed layers 11 and 10. While bucket 0 travels, the rank computes
+# layers 9 and 8, which complete bucket 1, and so on. When bucket 5 is complete, nothing is left to compute.
 #
-# **Every bucket but the last can travel while the backward pass computes the next ones.**
+# **A complete bucket can travel while the backward pass computes the gradients of later buckets.**
 #
 # ## How much does it hide?
 #
-# Communication that is not hidden behind computing is called **exposed communication**. All four versions now run this
-# step on this link.
+# Communication is **hidden** while the rank computes, and **exposed** while the rank waits for it. Now all four
+# versions run the same step on the same link.
 
 # %%
 guess_3 = predict("Order the versions, shortest step first.", order=VERSIONS)
@@ -531,7 +531,7 @@ assert (
 # | if … | then hidden communication costs time, because … |
 # |---|---|
 # | ranks share the cores of one machine | the thread that sends takes cores from computing (measured in 05b) |
-# | NCCL all-reduces on GPUs | it takes some of the GPU's processors from computing |
+# | GPUs all-reduce with NCCL | it takes some of the GPU's processors from computing |
 #
 # NCCL [can be told to take
 # fewer](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/flags.html) processors.
@@ -552,7 +552,7 @@ CHOICES = {
 
 # %%
 guess_4 = predict(
-    "On which network does `overlapped` save the largest part of the step of `flat`?",
+    "On which network does `overlapped` save the largest part of the time of `flat`?",
     choices=list(CHOICES.values()),
 )
 
@@ -616,13 +616,14 @@ for kib in (256, 512, 1024, 2048):
 
 # %% tags=["folded"]
 # One way to do it
-# Larger, because each bucket now pays ten times as much
+# Larger, because each bucket now pays ten times as much. Up to 512 KiB overlap loses
 slower = {}
 for kib in (256, 512, 1024, 2048):
     step = simulate(("overlapped",), Link(15e-3, 40e6), kib * KIB)["overlapped"]
     slower[kib] = step.seconds
     print(f"{kib:4} KiB: {step.seconds * 1e3:.0f} ms")
 assert min(slower, key=slower.get) > 512
+assert slower[512] > 253e-3 > slower[1024]
 
 # %% [markdown]
 # ### On a clock
@@ -650,8 +651,8 @@ assert [len(found) for found in clocked.values()] == [7, 7]
 
 # %%
 guess_5 = predict(
-    "Rank 1 needs twice the time to compute. How much longer is the step of rank 0?",
-    choices=["hardly longer", "about half as long again", "nearly twice as long"],
+    "Rank 1 needs twice the time to compute. How long is rank 0's step now?",
+    choices=["hardly longer", "about 1.5 times as long", "nearly twice as long"],
 )
 
 
@@ -684,7 +685,7 @@ assert abs(slowed[0].seconds - slowed[1].seconds) < 1e-3
 # Another cure is not to wait for all ranks ([lesson 07](07_without_waiting.ipynb)).
 #
 # **Try it.** Rank 1 still needs twice the time per image. Move images from rank 1 to rank 0, so that both ranks compute
-# for equally long. Which two factors does `with_straggler` need, and how long is the step then?
+# for equally long. Which two multiples of 144 ms does `with_straggler` need, and how long is the step then?
 
 # %%
 mine = with_straggler(1.0, 2.0)  # change both
@@ -703,8 +704,8 @@ assert round(mine[0].seconds * 1e3) == 208
 #
 # Sometimes the batch that you want does not fit into memory. Then **accumulate**: cut the batch into **microbatches**,
 # make a forward and a backward pass for each, and let their gradients add up before the optimizer takes its step. The
-# ranks need the average only once, after the last microbatch. `no_sync()` turns the communication off for all
-# microbatches before it:
+# ranks need the average only once, after the last microbatch. `no_sync()` turns off the communication of all other
+# microbatches:
 
 
 # %%
@@ -730,10 +731,12 @@ print(f"largest difference of a gradient {difference:.0e}")
 assert difference < 1e-12
 
 # %% [markdown]
-# **Inside `no_sync()` gradients add up on their rank. They travel once, at the end.**
+# In a ring all-reduce, each of four ranks sends six messages.
+#
+# **Inside `no_sync()` gradients add up on their rank. They travel with the next microbatch outside.**
 #
 # Put the forward pass inside `no_sync()`, too, because torch's DDP decides in the forward pass whether the backward
-# pass communicates. [Lesson 05b](05b_ddp_in_practice.ipynb) shows what happens when only half of it is inside.
+# pass communicates. [Lesson 05b](05b_ddp_in_practice.ipynb) shows what happens otherwise.
 #
 # <details><summary>Where this stops being true</summary>
 #
@@ -747,9 +750,8 @@ assert difference < 1e-12
 # ## In real frameworks
 #
 # `torch.nn.parallel.DistributedDataParallel` has what you have seen: the copy at the start, hooks, buckets, `no_sync`.
-# It needs no `comm`, because it uses the **process group** that your program has opened. On our ranks
-# `torch_distributed(comm, "gloo")` opens one. In a script of your own, `torch.distributed.init_process_group("gloo")`
-# does.
+# Instead of a `comm` it uses torch's counterpart, the **process group**. On our ranks `torch_distributed(comm, "gloo")`
+# opens one. In a script that `torchrun` starts, `torch.distributed.init_process_group("gloo")` does.
 
 
 # %%
@@ -771,9 +773,9 @@ print(f"torch's DDP, 20 steps: largest difference to one process {difference:.0e
 assert difference < 1e-12
 
 # %% [markdown]
-# Without `"gloo"`, `torch_distributed(comm)` lets torch's DDP send the messages of this course, so that you can watch
-# its buckets in a trace, or give it an all-reduce of your own: see [lesson 05b](05b_ddp_in_practice.ipynb).
-# TensorFlow's `MultiWorkerMirroredStrategy` works in the same way ([lesson 13](13_tensorflow.ipynb)).
+# Without `"gloo"`, torch's DDP sends its messages through our `comm`. Then a trace shows its buckets, and you can give
+# it an all-reduce of your own: see [lesson 05b](05b_ddp_in_practice.ipynb). TensorFlow's `MultiWorkerMirroredStrategy`
+# all-reduces gradients, too ([lesson 13](13_tensorflow.ipynb)).
 
 # %% tags=["folded"]
 # The ranks are no longer needed
@@ -783,17 +785,17 @@ world.close()
 # ## In short
 #
 # - Equal weights that take equal steps stay equal, without being sent.
-# - Every bucket but the last can travel while the backward pass computes the next ones.
+# - A complete bucket can travel while the backward pass computes the gradients of later buckets.
 # - Exposed communication costs time. Hidden communication costs little.
 # - In every step, the other ranks wait for the slowest one.
-# - Inside `no_sync()` gradients add up on their rank. They travel once, at the end.
+# - Inside `no_sync()` gradients add up on their rank. They travel with the next microbatch outside.
 #
 # ## Now you
 #
-# In [the exercise](../exercises/05_ddp/05_ddp.ipynb) you average gradients, write the overlapped DDP with the missing
-# gradients and the `no_sync` that `PlainDDP` leaves out, and train with torch's DDP. The tests look at when your
-# messages leave. After that comes [Large batches](06_large_batches.ipynb): more ranks mean larger batches, and larger
-# batches train differently.
+# In [the exercise](../exercises/05_ddp/05_ddp.ipynb) you average gradients, write an overlapped DDP that also has
+# `no_sync` and allows parameters without a gradient, and train with torch's DDP. The tests look at when your messages
+# leave. After that comes [Large batches](06_large_batches.ipynb): more ranks mean larger batches, and larger batches
+# train differently.
 #
 # [Lesson 05b](05b_ddp_in_practice.ipynb) is a side road: the sampler, ranks that run out of batches, parameters without
 # a gradient, buffers, resuming to the last bit, overlap on a busy machine, the copy to the GPU, and how torch builds
