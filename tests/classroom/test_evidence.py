@@ -17,6 +17,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from distlib.classroom.board.own_board import own_board
 from distlib.classroom.grader.point_sum import PointSum
+from distlib.classroom.my_course import note_on_save
 from distlib.classroom.my_course.course_reading import note_work, read_course
 from distlib.classroom.my_course.evidence import (
     FAILED_BEFORE,
@@ -70,7 +71,8 @@ def run_cell(course: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
     """Runs a cell of a student's notebook, as its kernel does: which cell it is, the kernel knows."""
     monkeypatch.chdir(course / "work" / "lessons")
     who_chose._given_out.cache_clear()
-    shell, running = InteractiveShell(), {"content": {}}
+    shell = InteractiveShell()
+    running: dict[str, dict[str, str]] = {"content": {}}
     monkeypatch.setattr(shell, "get_parent", lambda: running, raising=False)
     monkeypatch.setattr("IPython.get_ipython", lambda: shell)
 
@@ -236,6 +238,35 @@ def test_what_was_committed_is_kept_when_a_new_kernel_forgets_it(course: Path) -
     assert json.loads(kept.read_text())["format"] == 2
 
 
+def test_what_was_committed_is_kept_when_jupyterlab_saves(course: Path) -> None:
+    said: list[Any] = []
+    server = SimpleNamespace(
+        contents_manager=SimpleNamespace(register_post_save_hook=said.append), log=SimpleNamespace(warning=said.append)
+    )
+    note_on_save._load_jupyter_server_extension(server)  # type: ignore[arg-type]
+    (after_saving,) = said
+    run_all(course, "11_zero")
+    commit(course, "11_zero", 3)
+    for path in (copy_of(course, "11_zero"), course / "work" / "mine.ipynb", course / "course" / "11_zero.ipynb"):
+        after_saving(os_path=str(path), model={}, contents_manager=None)
+    run_all(course, "11_zero")
+    assert lesson_of(course, "11_zero").predictions.number == 3 and said == [after_saving]
+    settings = ROOT / "distlib" / "cli" / "jupyter" / "everybody" / "jupyter_server_config.json"
+    assert json.loads(settings.read_text())["ServerApp"]["jpserver_extensions"][note_on_save.__name__] is True
+
+
+def test_saving_never_fails_for_what_is_kept(course: Path) -> None:
+    said: list[Any] = []
+    server = SimpleNamespace(
+        contents_manager=SimpleNamespace(register_post_save_hook=said.append),
+        log=SimpleNamespace(warning=lambda *words: said.append(words)),
+    )
+    note_on_save._load_jupyter_server_extension(server)  # type: ignore[arg-type]
+    copy_of(course, "11_zero").write_text("{")
+    said[0](os_path=str(copy_of(course, "11_zero")), model={})
+    assert "are not kept" in said[1][0]
+
+
 def test_a_torn_or_newer_file_of_predictions_is_said_and_set_aside(course: Path) -> None:
     run_all(course, "11_zero")
     commit(course, "11_zero", 3)
@@ -301,7 +332,7 @@ def test_a_form_tells_what_comes_too_late(monkeypatch: pytest.MonkeyPatch) -> No
     assert not prediction.is_late
     prediction.take_back()
     prediction.commit("18")
-    assert prediction.is_late and build_form(prediction).said == "18 bytes, after the run"
+    assert vars(prediction)["is_late"] and build_form(prediction).said == "18 bytes, after the run"
     assert COMMITTED not in _instead(prediction) and COMMITTED_LATE in _instead(prediction)
 
 

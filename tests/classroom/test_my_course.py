@@ -14,8 +14,9 @@ import pytest
 from distlib.classroom.grader.point_sum import PointSum
 from distlib.classroom.my_course.after_check import finished
 from distlib.classroom.my_course.course_reading import note_work, read_course
+from distlib.classroom.my_course.evidence import LastCheck
 from distlib.classroom.my_course.kept_files import KeptFileError, read_kept, write_kept
-from distlib.classroom.my_course.last_check import LastCheck, keep_check, read_check
+from distlib.classroom.my_course.last_check import keep_check, read_check
 from distlib.classroom.my_course.lesson_promise import promise_of
 from distlib.classroom.my_course.marks_back import marks_back
 from distlib.classroom.my_course.own_course import OwnExercise, OwnLesson

@@ -14,6 +14,7 @@ last_check       what the last check said
 written_functions  the functions of an exercise, and its answers in words, as the student has written them
 marks_back       marks, from the feedback pages that came back
 predictions_made  which predictions were committed before the run
+note_on_save     keeps these whenever JupyterLab saves a lesson
 own_course       the whole of it, as a value, and the next step
 course_reading   from a folder to that value
 progress_table   shows it: as text, and as the page that stands next to the notebooks

@@ -68,8 +68,7 @@ def _pictures(cell: Cell, is_own: bool) -> Iterator[RunPicture]:
     for entry in entries:
         data = entry.get("data")
         picture = _picture(data, is_own) if isinstance(data, dict) else None
-        is_given_play = bool(picture) and not is_own and bool(_PLAYED.search(picture.alt))
-        if picture and not is_given_play and not _FAILED.search(picture.alt):
+        if picture and not _FAILED.search(picture.alt) and (is_own or not _PLAYED.search(picture.alt)):
             yield picture
 
 
