@@ -1,22 +1,23 @@
 # %% [markdown]
 # # Pipeline
 #
-# A model needs 160 GB, and a GPU has 80. So you put the first half of its layers on one GPU and the second half on
-# another. Now the model fits, but one of the two GPUs is always waiting for the other: you pay for two and use one.
+# Training a model takes 2.8 TB of memory, and a GPU has 80 GB. So you rent 48 GPUs, and give each GPU two of the 96
+# layers. Now the model fits. How many of your 48 GPUs are computing at any moment, and how do you bring more of them to
+# work?
 #
 # > After this lesson you will be able to
 # >
-# > - cut a model that does not fit on one device into stages on several ranks, and train it as one process would,
-# > - say what share of the time the ranks wait, for any number of ranks and microbatches, and why,
+# > - cut a model into stages on several ranks, and train it as one process would,
+# > - say what share of the time the ranks wait, for any number of ranks and microbatches,
 # > - read and write schedules: GPipe, 1F1B, interleaved, and say what each costs in time, memory and messages,
 # > - say when a pipeline is the wrong choice,
 # > - fill a grid of your own, and be graded by the clock.
 # >
-# > **Time:** about 60 minutes. **You need:** [Messages](01_messages.ipynb) and [DDP](05_ddp.ipynb). No GPU.
+# > **Time:** about 55 minutes. **You need:** [Messages](01_messages.ipynb) and [DDP](05_ddp.ipynb). No GPU.
 
 # %% tags=["folded"]
 # The imports
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -32,10 +33,12 @@ from distlib import (
 )
 from distlib.draw import (
     Picture,
-    memory_per_rank,
+    compare_costs,
+    heat_map,
     pipeline_timeline,
     play_pipeline,
     predict,
+    stages_on_ranks,
 )
 from distlib.games.in_lessons import fill
 from distlib.training.datasets import digits
@@ -53,7 +56,6 @@ from distlib.training.schedules import (
     one_forward_one_backward,
     parse_schedule,
     puzzle,
-    schedule_grid,
     time_schedule,
 )
 from distlib.training.schedules.puzzle import Attempt, Grid, level_of, score_card
@@ -63,41 +65,24 @@ torch.set_num_threads(1)  # matrices as small as ours are not worth a second thr
 # %% [markdown]
 # ## The model does not fit
 #
-# In data-parallel training every rank holds the whole model. So the model must fit on one device, together with its
-# gradients and the state of the optimizer. With Adam in mixed precision the three need 16 bytes per parameter. Take a
-# model of 175 billion parameters, such as GPT-3, and devices of 80 GB.
+# With Adam in mixed precision, training needs 16 bytes per parameter: for the parameter itself, its gradient and the
+# state of the optimizer. The model above is as large as GPT-3, which has 175 billion parameters.
 
 # %%
 parameters, device = 175e9, 80e9
-print(f"{16 * parameters / 1e12} TB, that is {16 * parameters / device:.0f} devices")
+print(f"{16 * parameters / 1e12} TB, which fill {16 * parameters / device:.0f} devices")
+
+# %% tags=["folded"]
+# Checks of the numbers above
 assert 16 * parameters == 2.8e12 and 16 * parameters / device == 35
 
 # %% [markdown]
-# The activations are not counted yet. Data parallelism does not help at all, because each of its ranks keeps the whole
-# 2.8 TB. [ZeRO](11_zero.ipynb), lesson 11, shards what data parallelism copies. This lesson cuts the model.
+# Activations come on top. Data parallelism does not help, because each of its ranks keeps the whole model.
+# [ZeRO](11_zero.ipynb), lesson 11, shards what data parallelism copies. This lesson cuts the model.
 #
-# A deep model is a list of layers, and each layer needs only the output of the layer before. So rank 0 takes the first
-# layers, rank 1 the next ones, and so on. The layers of a rank are its **stage**.
-#
-#     rank 0            ──activations──►  rank 1            ──►  …  ──►  rank 3
-#     layers 0, 1, 2    ◄───gradient────  layers 3, 4, 5    ◄──     ◄──  last layers, loss
-#
-# In the forward pass, a rank sends the output of its stage to the next rank. In the backward pass, it sends the
-# gradient of its stage's *input* to the previous rank.
-#
-# **Stages send each other activations and their gradients, but no weights.**
-#
-# <details><summary>Where more is sent</summary>
-#
-# | case | what the ranks send in addition |
-# |---|---|
-# | two stages share a weight, such as an embedding | the two gradients of this weight, which are added up |
-# | gradients are clipped by the norm of all of them | one number per rank, of which the norm is made |
-#
-# </details>
-#
-# Here is a model for images of digits. It has eight linear layers, which we cut into four stages of two. It computes in
-# float64, so that we see how exact it is.
+# A deep model is a list of layers, and each layer needs only the output of the layer before. So we cut the list into
+# **stages**, and each rank takes one stage. Our model for images of digits has eight linear layers, which make four
+# stages of two. It computes in float64, so that rounding hides no mistake.
 
 # %% tags=["folded"]
 # The images
@@ -121,37 +106,53 @@ def cut_model(num_stages: int) -> list[nn.Sequential]:
     return stages_of(model, num_stages, costs=linear)
 
 
-for rank, stage in enumerate(cut_model(4)):
-    count = sum(parameter.numel() for parameter in stage.parameters())
-    names = ", ".join(dict(stage.named_children()))
-    print(f"rank {rank}: layers {names}; {count:,} parameters")
+# %% tags=["folded"]
+# The picture of the stages
+def layers_of(num_stages: int) -> dict[int, str]:
+    """Stage → which layers it has."""
+    names = [list(dict(stage.named_children())) for stage in cut_model(num_stages)]
+    words = (
+        ("layer " if len(each) == 1 else "layers ") + ", ".join(each) for each in names
+    )
+    return dict(enumerate(words))
+
+
+stages_on_ranks([[0], [1], [2], [3]], layers_of(4), title="Four stages on four ranks")
 
 # %% [markdown]
+# In the forward pass, a stage sends its output, an activation, to the next stage. In the backward pass, it receives the
+# gradient of this output, and sends the gradient of its own input to the stage before.
+#
+# **Stages send each other activations and their gradients, but no weights.**
+#
+# <details><summary>Where more is sent</summary>
+#
+# | case | what the ranks send in addition |
+# |---|---|
+# | two stages share a weight, such as an embedding | the two gradients of this weight, which are added up |
+# | gradients are clipped by the norm of all of them | one number per rank, of which the norm is made |
+#
+# </details>
+#
 # ## One batch at a time
 #
-# `Pipeline` runs such stages. It needs a **schedule**, which lists for each rank what the rank does, in this order. The
-# first schedule is the obvious one: the whole batch goes forward through all stages, then backward.
+# `Pipeline` trains such stages by a **schedule**: for each rank, the list of its actions, in order. An action is
+# written as stage, kind, number. For example, `2F0` is the forward pass through stage 2, and `2B0` the backward pass.
+# The last number is explained in the next section.
 #
-# We write an action as stage, kind, number: `2F0` is the forward pass through stage 2, `2B0` the backward pass. (You
-# will soon see what the last number counts.)
-
-# %%
-print(schedule_grid(time_schedule(naive(4, 1))))
-
-# %% [markdown]
-# Rows are ranks, and columns are units of time. Dots are waiting, and dashes say that an action goes on. We say that a
-# forward pass through a stage takes one unit. A backward pass takes two, because it computes two gradients, of the
-# weights and of the input, and each of them is about as much work as the forward pass.
+# The first schedule, **naive**, is the obvious one: the whole batch goes forward through all stages, and then backward.
+# We let a forward pass through a stage take 1 s. A backward pass takes 2 s, because it computes two gradients, of the
+# weights and of the input, and each gradient is about as much work as the forward pass.
 
 # %%
 guess_1 = predict(
-    "Four ranks, against one that could hold all. How many times as fast are the four?",
-    unit="times",
+    "One rank that holds all four stages needs 12 s for a step. Four ranks need …",
+    choices=["a quarter of that", "about half of that", "as long"],
 )
 
 # %% [markdown]
-# The network of this `SimulatedWorld` takes no time for now, and computing takes none by itself. With `costs=`, each
-# rank sleeps after an action, in virtual time, while the tensors and the losses are real.
+# The ranks of this `SimulatedWorld` compute real tensors and losses, but the time is virtual: with `costs=`, each rank
+# sleeps after an action. The network takes no time for now.
 
 # %% tags=["folded"]
 # What a run returns
@@ -173,7 +174,6 @@ def train(
     """The record of the last step, the losses, and the weights of this rank's stages."""
     num_stages = 1 + max(action.stage for actions in schedule for action in actions)
     stages = cut_model(num_stages)
-    # receives are posted 8 actions early
     pipeline = Pipeline(comm, stages, schedule, cross_entropy, costs=costs, ahead=8)
     optimizer = torch.optim.SGD(pipeline.parameters(), lr=0.1, momentum=0.9)
     losses = []
@@ -193,7 +193,7 @@ ideal = SimulatedWorld(4, Cluster.flat(4, FREE))
 alone = timing_of(SimulatedWorld(1).run(train, naive(1, 1), costs=Costs(4, 8)))
 four = timing_of(ideal.run(train, naive(4, 1), costs=Costs(1, 2)))
 print(f"one rank {alone.seconds} s, four ranks {four.seconds} s")
-print(guess_1.compare(alone.seconds / four.seconds))
+print(guess_1.compare("as long" if four.seconds == alone.seconds else "another time"))
 pipeline_timeline(four, title="Four ranks, one batch")
 
 # %% tags=["folded"]
@@ -202,12 +202,16 @@ assert alone.seconds == four.seconds == 12
 assert f"{four.bubble:.4f}" == "0.7500"
 
 # %% [markdown]
-# **With one batch at a time, four ranks are no faster than one.** At each moment one rank computes, and three wait for
-# it. The share of the ranks' time that they wait is called the **bubble**, and here it is three quarters. You have
-# bought four devices, and use one.
+# A row is a rank, time goes to the right, and gray is waiting. At each moment a single rank computes, and three ranks
+# wait.
 #
-# At least the model fits now. Is the result right? We train 10 steps, and compare the loss of every step and all
-# weights at the end with one process.
+# **With one batch at a time, four ranks are no faster than one.**
+#
+# The share of the ranks' time that is waiting is called the **bubble**. Here the bubble is three quarters: you pay for
+# four devices, and use a single device. Of the 48 GPUs above, 47 would wait.
+#
+# At least the result is right. We train 10 steps, and compare the loss of every step and all weights at the end with
+# one process.
 
 
 # %% tags=["folded"]
@@ -248,19 +252,19 @@ print(f"10 steps on 4 ranks: largest difference to one process {found:.1e}")
 assert found < 1e-9
 
 # %% [markdown]
-# The result is right, to rounding: the loss and the weights are those of one process.
+# The result is that of one process, to rounding.
 #
 # ## Microbatches
 #
-# Rank 0 waits because it has nothing to do until the whole batch comes back. So we cut the batch into **microbatches**.
-# As soon as rank 0 has done the first microbatch, rank 1 can begin with it while rank 0 goes on with the second. The
-# last number of an action is the microbatch's: `2F5` is microbatch 5, forward, through stage 2.
+# Rank 0 is idle until the whole batch comes back. So we cut the batch into **microbatches**. As soon as rank 0 has sent
+# on the first microbatch, it goes on with the second, while rank 1 works on the first. The last number of an action is
+# the microbatch: `2F5` is microbatch 5, forward, through stage 2.
 #
-# The gradients of all microbatches are added up, and the optimizer takes one step at the end, so that it is still the
-# same training step. This schedule is **GPipe**: all microbatches forward, then all backward.
+# The gradients of all microbatches are added up, and the optimizer takes one step at the end, so that the training step
+# stays the same. The schedule that does all forward passes first, and then all backward passes, is called **GPipe**.
 #
-# From now on a unit is the forward pass of one *microbatch* through a stage: for 8 microbatches one rank alone would
-# need 8 · 12 = 96 s.
+# From now on, 1 s and 2 s are the times of one *microbatch*, so that a single rank would need 96 s for eight
+# microbatches.
 
 # %%
 guess_2 = predict(
@@ -272,31 +276,30 @@ guess_2 = predict(
 EVEN = Costs(forward=1.0, backward=2.0)
 run = ideal.run(train, gpipe(4, 8), costs=EVEN)
 print(guess_2.compare(100 * timing_of(run).bubble))
-pipeline_timeline(timing_of(run), title="GPipe, 4 ranks, 8 microbatches, from a run")
+pipeline_timeline(timing_of(run), title="GPipe, 4 ranks, 8 microbatches")
 
 # %% [markdown]
-# The step takes 33 units, 2.9 times as fast as one rank. Count in the picture: rank 3 waits 3 units at the beginning,
-# and 6 more at the end while the gradients travel back. Each rank waits as long as the other $p-1$ ranks take for one
-# microbatch. For $p$ ranks and $m$ microbatches:
+# The step takes 33 s instead of 96. Count in the picture: rank 3 waits 3 s at the beginning, and 6 s at the end, while
+# the gradients travel back. Each rank waits as long as the other $p-1$ ranks need for one microbatch. So for $p$ ranks
+# and $m$ microbatches:
 #
 # $$\text{bubble} = \frac{p-1}{m+p-1}\ \text{of the total time}$$
 #
-# **With more microbatches the bubble of GPipe shrinks.**
-#
-# Be careful when you compare numbers, because two definitions are in use. The GPipe paper divides by the total time, as
-# we do. The Megatron-LM paper divides by the *ideal* time, without any waiting, and gets $\frac{p-1}{m}$ for the same
-# run.
+# Here are more runs:
 
 # %%
-print("ranks  microbatches   of the total   relative to ideal")
+bubbles = {}
 for p in (2, 4, 8):
     ranks = SimulatedWorld(p, Cluster.flat(p, FREE))
-    for m in (8, 16, 32):
-        timing = timing_of(ranks.run(train, gpipe(p, m), costs=EVEN))
-        relative = timing.seconds / (3 * m) - 1
-        print(f"{p:5}  {m:12}   {timing.bubble:12.1%}   {relative:17.1%}")
-        assert abs(timing.bubble - (p - 1) / (m + p - 1)) < 1e-9
-        assert abs(relative - (p - 1) / m) < 1e-9
+    by_m = {m: ranks.run(train, gpipe(p, m), costs=EVEN) for m in (4, 8, 16, 32)}
+    bubbles[p] = {m: timing_of(run).bubble for m, run in by_m.items()}
+heat_map(
+    bubbles,
+    across="microbatches",
+    down="ranks",
+    title="The bubble of GPipe",
+    show="{:.0%}".format,
+)
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -308,6 +311,11 @@ shares = [100 * time_schedule(gpipe(4, m)).bubble for m in (8, 16, 32)]
 assert [f"{share:.1f}" for share in shares] == ["27.3", "15.8", "8.6"]
 same = [time_schedule(gpipe(p, m)).bubble for p, m in [(2, 8), (4, 24), (8, 56)]]
 assert max(same) - min(same) < 1e-9
+for p, row in bubbles.items():
+    for m, bubble in row.items():
+        assert abs(bubble - (p - 1) / (m + p - 1)) < 1e-9
+        relative = time_schedule(gpipe(p, m)).seconds / (3 * m) - 1
+        assert abs(relative - (p - 1) / m) < 1e-9
 for p in range(1, 9):
     for m in range(1, 17):
         for costs in (Costs(1, 2), Costs(1, 1), Costs(0.3, 0.7)):
@@ -315,8 +323,10 @@ for p in range(1, 9):
             assert abs(found - (p - 1) / (m + p - 1)) < 1e-9
 
 # %% [markdown]
-# For the same bubble, $m$ must grow as $p - 1$: from 2 ranks to 4 three times as many microbatches. No speed appears in
-# the formula.
+# **With more microbatches the bubble of GPipe shrinks.**
+#
+# With more ranks the bubble grows again. For a bubble of the same size, $m$ must grow as $p-1$: eight ranks need seven
+# times as many microbatches as two ranks.
 #
 # <details><summary>Where this stops being true</summary>
 #
@@ -324,7 +334,8 @@ for p in range(1, 9):
 # |---|---|
 # | stages that differ | the slowest stage sets the pace, and the others wait for it as well |
 # | messages that take time | latency adds to the waiting; [lesson 09b](09b_faster_pipelines.ipynb) measures how much |
-# | very small microbatches | a GPU does small matmuls less efficiently, so that the computing itself takes longer |
+# | very small microbatches | a GPU does small matmuls less efficiently, so that computing itself takes longer |
+# | a paper with another formula | Megatron-LM divides by the *ideal* time, without waiting, and gets $\frac{p-1}{m}$ |
 #
 # </details>
 #
@@ -342,18 +353,16 @@ print(f"{m} microbatches: {time_schedule(gpipe(p, m)).bubble:.2%}")
 assert abs(time_schedule(gpipe(p, m)).bubble - 0.05) < 1e-9
 
 # %% [markdown]
-# ## How much is kept
+# ## How much memory?
 #
-# So take many microbatches. A larger batch gives more of them, but it costs memory with GPipe, and it changes the
-# training, see [Large batches](06_large_batches.ipynb). Smaller microbatches cost messages. We begin with the memory.
+# So take many microbatches. But they cost memory. Because the backward pass of a layer needs the layer's input or
+# output, each microbatch leaves **activations** behind on a rank until its backward pass is done. With GPipe all
+# backward passes come last, so that each rank keeps the activations of the whole batch.
 #
-# For its backward pass a layer needs its input or its output of the forward pass. So each microbatch leaves
-# **activations** behind, and they are kept until its backward pass is done. With GPipe all backward passes come after
-# all forward passes, so that each rank keeps the activations of the whole batch.
-#
-# But the last rank could begin with the backward pass of microbatch 0 at once. Then a microbatch would be finished, and
-# forgotten, before the last one has begun. This is **1F1B**: one forward, one backward, in turn. In its **warmup**, at
-# the beginning, a rank does only as many forward passes as the later stages need to have work.
+# The last rank could begin with the backward pass of microbatch 0 at once, because it has the loss. Then microbatch 0
+# is finished, and its activations are freed, before the last microbatch has begun. This schedule is **1F1B**: one
+# forward, one backward, in turn. At the beginning, in its **warmup**, a rank does only as many forward passes as the
+# later stages need to have work.
 
 # %%
 guess_3 = predict(
@@ -367,7 +376,6 @@ for name, make in {"GPipe": gpipe, "1F1B": one_forward_one_backward}.items():
     runs[name] = ideal.run(train, make(4, 8), costs=EVEN)
     timings[name] = timing_of(runs[name])
     kept[name] = [record.peak_bytes for record, _, _ in runs[name]]
-    print(f"{name:6} {timings[name].seconds} s")
 gap = timings["1F1B"].seconds - timings["GPipe"].seconds
 verdict = "just as fast" if abs(gap) < 1e-9 else "faster" if gap < 0 else "slower"
 print(guess_3.compare(verdict))
@@ -388,17 +396,20 @@ for p in range(1, 9):
     for m in range(1, 17):
         schedule = one_forward_one_backward(p, m)
         assert abs(time_schedule(schedule).bubble - (p - 1) / (m + p - 1)) < 1e-9
+# In bytes, rank 0 keeps half, rank 2 a quarter
+assert kept["1F1B"][0] * 2 == kept["GPipe"][0]
+assert kept["1F1B"][2] * 4 == kept["GPipe"][2]
 
 # %% [markdown]
-# 1F1B is just as fast: it has the same bubble, only in other places. The difference is on the right of the picture.
-# With GPipe each rank keeps all 8 microbatches. With 1F1B rank $s$ keeps at most $p - s$, because then the first one
-# comes back.
+# 1F1B has the same bubble, only in other places. The difference is on the right of the picture. With GPipe each rank
+# keeps all 8 microbatches. With 1F1B rank $s$ keeps at most $p - s$ of them, because by then the gradient of the first
+# microbatch has come back.
 #
-# **1F1B keeps at most $p$ microbatches on a rank, however many there are. GPipe keeps all $m$.**
+# **1F1B keeps at most $p$ microbatches on a rank. GPipe keeps all $m$.**
 #
-# Play it. Each slot on the right is a microbatch whose activations are kept. `Pipeline` measures them: it counts the
-# tensors that autograd holds. A forward pass fills a slot, a backward pass frees it, and the next microbatch takes the
-# slot again. Step with → and ←; space plays.
+# Play it. Each slot on the right is a microbatch whose activations are kept, and `Pipeline` measures their bytes: it
+# counts the tensors that autograd holds. A forward pass fills a slot, a backward pass frees it, and the next microbatch
+# takes the slot again. Step with → and ←; space plays.
 
 # %%
 play_pipeline(
@@ -408,23 +419,10 @@ play_pipeline(
 )
 
 # %% [markdown]
-# In bytes, the most that was kept at any moment:
-
-# %%
-memory_per_rank(kept, "Activations that are kept, 4 ranks, 8 microbatches")
-
-# %% tags=["folded"]
-# Checks
-# Rank 0 keeps half, rank 2 a quarter
-assert kept["1F1B"][0] * 2 == kept["GPipe"][0]
-assert kept["1F1B"][2] * 4 == kept["GPipe"][2]
-
-# %% [markdown]
-# With 1F1B the first rank has the most to keep. If even this is too much, a rank can keep only the *input* of its
-# stage, and run the forward pass again right before the backward pass. This is **recomputation**, which trades time for
-# memory.
+# The first rank keeps the most. To save more memory, a rank can keep only the *input* of its stage, and run the forward
+# pass again right before the backward pass. Such **recomputation** trades time for memory.
 #
-# <details><summary>Where this stops being true</summary>
+# <details><summary>Where 1F1B is not as fast as GPipe</summary>
 #
 # | case | what happens |
 # |---|---|
@@ -435,9 +433,20 @@ assert kept["1F1B"][2] * 4 == kept["GPipe"][2]
 #
 # </details>
 #
-# **Try it.** Write a schedule yourself. A line is a rank. This one is 1F1B for two ranks and three microbatches. Change
-# the order so that rank 0 keeps only one microbatch at a time. How much longer does it take? Then break it: let rank 1
-# do `1B0` before `1F0`.
+# **Try it.** Write a schedule yourself. A line is a rank, and the lines below are 1F1B for two ranks and three
+# microbatches. Change the order so that rank 0 keeps a single microbatch at a time. How much longer does a step take?
+# Then break the schedule: let rank 1 do `1B0` before `1F0`.
+
+
+# %% tags=["folded"]
+# What draws a schedule, or says why nobody can execute it
+def look_at(schedule: Schedule) -> Picture | None:
+    try:
+        return pipeline_timeline(time_schedule(schedule), title="My schedule")
+    except ScheduleError as error:
+        print(error)
+        return None
+
 
 # %%
 mine = parse_schedule(
@@ -446,17 +455,12 @@ mine = parse_schedule(
         "1F0 1B0 1F1 1B1 1F2 1B2",
     ]
 )
-try:
-    print(schedule_grid(time_schedule(mine)))
-    print("kept at most:", most_live(mine))
-except ScheduleError as error:
-    print(error)
+look_at(mine)
 
 # %% tags=["folded"]
 # One way to do it
-# Naive; and a schedule that nobody can execute
+# Naive, 18 s instead of 12; and a schedule that nobody can execute
 one_at_a_time = parse_schedule(["0F0 0B0 0F1 0B1 0F2 0B2", "1F0 1B0 1F1 1B1 1F2 1B2"])
-print(schedule_grid(time_schedule(one_at_a_time)), most_live(one_at_a_time))
 assert most_live(one_at_a_time) == [1, 1]
 in_turn = one_forward_one_backward(2, 3)
 assert time_schedule(in_turn).seconds == 12 and most_live(in_turn) == [2, 1]
@@ -466,13 +470,19 @@ try:
 except ScheduleError as error:
     print(error)
     assert "1B0 waits for 1F0" in str(error)
+look_at(one_at_a_time)
 
 # %% [markdown]
-# ## A smaller bubble: several stages per rank
+# ## Several stages per rank
 #
-# The bubble is the time until the pipeline is full, plus the time until it is empty. It fills faster if stages are
-# smaller. So give each rank *two* stages of half the size. They must not be neighbors: rank 0 has stages 0 and 4, rank
-# 1 has 1 and 5, and so on, so that a microbatch goes around twice.
+# The bubble is the time until the pipeline is full, plus the time until the pipeline is empty. Both are shorter with
+# smaller stages. So give each rank *two* stages of half the size. Two neighbors would make one large stage again.
+# Therefore rank 0 takes stages 0 and 4, and a microbatch goes around twice. The schedule is called **interleaved**.
+
+# %%
+stages_on_ranks(
+    [[0, 4], [1, 5], [2, 6], [3, 7]], layers_of(8), title="Eight stages on four ranks"
+)
 
 # %%
 guess_4 = predict(
@@ -492,6 +502,9 @@ pipeline_timeline(compared, title="One stage per rank, and two")
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
+assert [sorted({action.stage for action in row}) for row in interleaved_1f1b(4, 8)] == [
+    [rank, rank + 4] for rank in range(4)
+]
 assert f"{interleaved.bubble:.1%}" == "15.8%"
 assert most_live(interleaved_1f1b(4, 8)) == [11, 9, 7, 5]  # stages of half the size
 assert (interleaved_bytes[1], kept["1F1B"][1]) == (36 * 1024, 18 * 1024)
@@ -510,89 +523,109 @@ for p in range(1, 9):
             assert abs(found - (p - 1) / (v * m + p - 1)) < 1e-9
 
 # %% [markdown]
-# With $v$ stages per rank the bubble is $\frac{p-1}{v m + p-1}$, where $m$ is a multiple of $p$: as small as with $v$
-# times as many microbatches.
+# With $v$ stages per rank, the bubble is $\frac{p-1}{v m + p-1}$: as small as with $v$ times as many microbatches.
 #
-# **Interleaved stages shrink the bubble, and cost messages and memory.**
+# **Interleaved stages shrink the bubble. They cost messages and memory.**
 #
-# Each microbatch crosses 7 boundaries instead of 3.
+# Each microbatch now crosses seven boundaries instead of three. On the right of the picture, rank 1 keeps 4.5
+# microbatches instead of 3, because more microbatches are under way. With a backward pass cut in two, the bubble can
+# nearly vanish: see [lesson 09b](09b_faster_pipelines.ipynb).
 #
-# On the right, rank 1 keeps 4.5 microbatches instead of 3. In bytes it keeps twice as much as before, because each
-# stage also keeps its input, and now there are twice as many inputs.
+# <details><summary>Where this stops being true</summary>
 #
-# Another way is to cut the *backward pass* in two. With it the bubble can nearly vanish: see [lesson
-# 09b](09b_faster_pipelines.ipynb).
+# | case | what happens |
+# |---|---|
+# | $m$ is not a multiple of $p$ | the bubble is larger than the formula says |
+# | bytes instead of microbatches | rank 1 keeps twice as much as with 1F1B, because each stage also keeps its input |
+#
+# </details>
 #
 # ## What a pipeline sends
-#
-# Do all four schedules train as one process does, and what do they send? We train 10 steps with each, and compare with
-# one process. Then we count the messages of one step.
+
+# %%
+guess_5 = predict(
+    "GPipe cuts the same batch into 16 microbatches instead of 8. A step sends …",
+    choices=["half as many bytes", "as many bytes as before", "twice as many bytes"],
+)
+
+# %% [markdown]
+# We count the second step of each schedule, because in the first step the ranks also tell each other shapes. Then each
+# schedule trains 10 steps, and we compare the weights with one process.
 
 # %%
 SCHEDULES = {
-    "naive": (naive(4, 8), EVEN),
+    "naive": (naive(4, 8), EVEN),  # one microbatch after another
     "GPipe": (gpipe(4, 8), EVEN),
     "1F1B": (one_forward_one_backward(4, 8), EVEN),
     "interleaved": (interleaved_1f1b(4, 8), HALF),
+    "GPipe, 16 microbatches": (gpipe(4, 16), HALF),  # half as large: half the time
 }
-print("schedule       time  bubble  kept by rank 0  messages     bytes  difference")
-sent = {}
+costs_of, off = {}, {}
 for name, (schedule, costs) in SCHEDULES.items():
-    run = ideal.run(train, schedule, costs=costs)
-    timing, one = timing_of(run), ideal.trace
+    run, one = ideal.run(train, schedule, costs=costs), ideal.trace
     ideal.run(train, schedule, steps=2)
-    messages = len(ideal.trace) - len(one)
     nbytes = sum(ideal.trace.bytes_sent) - sum(one.bytes_sent)
-    sent[name] = messages, nbytes
-    off = distance(ideal.run(train, schedule, steps=10))
-    print(
-        f"{name:12} {timing.seconds:6}  {timing.bubble:6.1%}  {run[0][0].peak_bytes:14,}"
-        f"  {messages:8}  {nbytes:8,}  {off:10.0e}"
-    )
+    costs_of[name] = {
+        "seconds": timing_of(run).seconds,
+        "KiB kept by rank 0": run[0][0].peak_bytes / 1024,
+        "messages": len(ideal.trace) - len(one),
+        "KiB sent": nbytes / 1024,
+    }
+    off[name] = distance(ideal.run(train, schedule, steps=10))
+ratio = costs_of["GPipe, 16 microbatches"]["KiB sent"] / costs_of["GPipe"]["KiB sent"]
+words = {
+    0.5: "half as many bytes",
+    1.0: "as many bytes as before",
+    2.0: "twice as many bytes",
+}
+print(guess_5.compare(words[ratio]))
+print(f"10 steps: largest difference to one process {max(off.values()):.0e}")
+compare_costs(costs_of, title="One step of the same batch on four ranks")
 
 # %% tags=["folded"]
 # Checks
 # Each microbatch crosses each boundary forward and backward, as 32 float64 per sample
-for name, (messages, nbytes) in sent.items():
+for name, found in costs_of.items():
     boundaries = 7 if name == "interleaved" else 3
-    assert messages == 2 * 8 * boundaries
-    assert nbytes == 2 * boundaries * 64 * 32 * 8
-for schedule, costs in SCHEDULES.values():
-    assert distance(ideal.run(train, schedule, steps=10)) < 1e-9
-    found = timing_of(ideal.run(train, schedule, costs=costs)).bubble
-    assert abs(found - time_schedule(schedule, costs).bubble) < 1e-9
+    assert found["messages"] == 2 * (16 if "16" in name else 8) * boundaries
+    assert found["KiB sent"] * 1024 == 2 * boundaries * 64 * 32 * 8
+for name, (schedule, costs) in SCHEDULES.items():
+    assert off[name] < 1e-9
+    found = costs_of[name]["seconds"]
+    assert abs(found - time_schedule(schedule, costs).seconds) < 1e-9
 
 # %% [markdown]
-# With $p$ stages there are $p - 1$ boundaries between ranks, and a step sends $2m$ messages over each of them. They
-# carry the activations of the whole batch forward, and as many bytes backward. So neither the number of microbatches
-# nor the order of the actions changes the bytes. Only the number of boundaries does.
+# Over each boundary, the activations of the whole batch go forward, and as many bytes come back. A batch in more pieces
+# takes more messages, but smaller ones. So a schedule changes the bytes only by its number of boundaries.
 #
-# **What a pipeline sends depends on activations, while data parallelism sends gradients, one for each parameter.**
+# **A pipeline sends activations. Data parallelism sends gradients.**
 #
-# Take the model of 175 billion parameters again. Its layers hand on 12,288 numbers for each of 2,048 positions of a
-# text. It was trained with about 1,560 texts in a batch. In 16 bits:
+# Gradients are as many as parameters, while activations grow with the batch. Which are more? Take GPT-3 again, in 16
+# bits, with texts of 2,048 tokens:
 
 # %%
-boundary = 2 * 2048 * 12288 * 2  # forward and backward, of one text
-gradients = 2 * parameters * 2  # what a rank of a large ring sends, nearly
-print(f"pipeline: {boundary / 1e6:.0f} MB over each boundary for each text")
-print(f"data parallel: {gradients / 1e9:.0f} GB per rank and step")
-print(f"with 1,560 texts in a step: {1560 * boundary / 1e9:.0f} GB over each boundary")
-print(f"as many bytes with {gradients / boundary:,.0f} texts in a step")
+# forward and backward, of one text: 12,288 numbers per token
+boundary = 2 * 2048 * 12288 * 2
+# in a large ring, a rank sends nearly twice the gradients
+gradients = 2 * parameters * 2
+print(f"pipeline, 1,560 texts: {1560 * boundary / 1e9:.0f} GB over each boundary")
+print(f"data parallel: {gradients / 1e9:.0f} GB per rank")
+
+# %% tags=["folded"]
+# Checks of the numbers above and below
 assert 100e6 < boundary < 101e6 and gradients == 700e9
 assert f"{1560 * boundary / 1e9:.0f}" == "157" and 157 < 700 / 4
 assert f"{gradients / boundary:.0f}" == "6954"
 
 # %% [markdown]
-# 157 GB is less than a quarter of 700 GB. Therefore a pipeline suits the links between machines, which are slower than
-# the links inside. The larger the batch, the smaller is this advantage: with more than 6,954 texts the pipeline sends
-# more.
+# With about 1,560 texts per step, as in GPT-3's training, the pipeline sends less than a quarter of the bytes.
+# Therefore a pipeline suits the slow links between machines. With some 7,000 texts per step the advantage is gone.
 #
 # ## On a clock
 #
-# So far time was virtual. Now we start four real processes, and a network that is paced like a real one: 1 ms and 100
-# MB/s. The ranks still sleep instead of computing, so that your machine need not have four idle cores. But the
-# messages, the waiting and the clock are real.
+# So far time was virtual. Now we start four real processes, on a network that is paced like a real one: a latency of 1
+# ms, and 100 MB/s. The ranks still sleep instead of computing, so that your machine need not have four idle cores. But
+# the messages, the waiting and the clock are real.
 
 # %%
 network = Link(latency=1e-3, bandwidth=100e6)
@@ -621,46 +654,120 @@ pipeline_timeline(on_the_clock, title="Four real processes, 8 microbatches, on a
 
 # %% [markdown]
 # **On a clock a step takes longer than its formula says**, because messages take time and processes wait for a core.
-# The measured times differ from run to run, so we show them and assert nothing about them.
+# The measured times differ from run to run, so we assert nothing about them.
 #
 # ## When not to
 #
-# **When the model fits and the network is fast, use data parallelism.** Four ranks that each do a quarter of the
-# samples with the whole model have no bubble. They pay with an all-reduce instead, and [lesson
-# 09b](09b_faster_pipelines.ipynb) computes how fast the network must be.
+# **Use a pipeline for a model that does not fit.** In these cases something else is better:
 #
-# **With as many microbatches as ranks, from a third to nearly half of the time is waiting.** With fewer microbatches it
-# is more, up to $(p-1)/p$ with one. A model that answers one question at a time is a pipeline with a single microbatch.
+# | case | why | better |
+# |---|---|---|
+# | the model fits, and the network is fast | without a cut there is no bubble | data parallelism |
+# | no more microbatches than ranks | a third of the time or more is waiting | a larger batch, fewer stages |
+# | one layer is too large | its stage sets the pace | a cut of the layer: [lesson 10](10_tensor_parallel.ipynb) |
+# | BatchNorm | sees only a microbatch, so the cut changes the result | a norm per sample: LayerNorm |
+#
+# A model that answers one question at a time is a pipeline with a single microbatch. How fast the network must be for
+# data parallelism is computed in [lesson 09b](09b_faster_pipelines.ipynb). The next cell checks the second row and the
+# last row.
 
-# %%
+# %% tags=["folded"]
+# As many microbatches as ranks; and BatchNorm of a whole batch, and of its microbatches
 for p in (2, 4, 8, 16):
     print(f"{p:2} ranks, {p:2} microbatches: {time_schedule(gpipe(p, p)).bubble:.0%}")
     assert abs(time_schedule(gpipe(p, p)).bubble - (p - 1) / (2 * p - 1)) < 1e-9
-
-# %% [markdown]
-# **When one layer is too large, no cut between layers helps**, because the slowest stage sets the pace of all. Lesson
-# 10 cuts the layer itself, and [lesson 09b](09b_faster_pipelines.ipynb) cuts uneven models by what their layers cost.
-#
-# **A layer that looks at the whole batch, as batch norm does, sees only a microbatch.** Then its result depends on how
-# you cut, and the run no longer equals one process. Data parallelism has the same problem, because there the layer sees
-# the samples of one rank.
-
-# %% tags=["folded"]
-# Batch norm, of the whole batch and of its microbatches
 norm = nn.BatchNorm1d(64).double()
 whole = norm(images[:64])
 pieces = torch.cat([norm(piece) for piece in images[:64].split(8)])
 apart = (whole - pieces).abs().max().item()
-print(f"largest difference {apart:.1f}")
+print(f"BatchNorm, whole batch against microbatches: largest difference {apart:.1f}")
 assert apart > 0.1
 
 # %% [markdown]
+# ## Fill the grid
+#
+# Now you write the schedules, and the clock grades them. A level gives you ranks, microbatches, the seconds of each
+# action, and how many microbatches a rank has room for. **Par** is 20 points: 10 for the time of a known schedule, and
+# 10 for its memory, the microbatches that the ranks keep at most, added up. Half of par's time gives twice the points,
+# and so does half of par's memory. While you are slower than par, memory gives no more points than time, so that
+# waiting does not pay.
+#
+# A line is a rank. Write `F0` for the forward pass of microbatch 0 through the rank's stage, and `B0` for its backward
+# pass. Dots may mark the waiting, but only for your eyes: an action runs as soon as its inputs are there.
+#
+# **Try it.** This grid is naive. Reach par, and then beat it: level 1 can be done with 23 points.
+
+# %% tags=["folded"]
+# The game
+tried: list[Attempt] = []
+
+
+def attempt(number: int, grid: Grid) -> Picture | None:
+    """Check, time and draw a grid. What is wrong with it is printed."""
+    print(level_of(number))
+    try:
+        tried.append(fill(number, grid))
+    except ScheduleError as error:
+        print(error)
+        return None
+    print(tried[-1])
+    return pipeline_timeline(tried[-1].timing, title=f"My level {number}")
+
+
+# %%
+attempt(
+    1,
+    """
+    rank 0  F0 .. .. .. B0 .. F1 .. .. .. B1 ..
+    rank 1  .. F0 B0 .. .. .. .. F1 B1 .. .. ..
+    """,
+)
+
+# %% tags=["folded"]
+# One way to do it
+# Rank 1 needs no second slot
+best = """
+rank 0  F0 F1 .. .. B0 .. .. B1 ..
+rank 1  .. F0 B0 .. F1 B1 .. .. ..
+"""
+print(puzzle.fill(1, best))
+assert puzzle.fill(1, best).points == 23
+
+# %% [markdown]
+# Levels 2 to 4 are larger. A grid may also be code: a list for each rank, of words such as `"F0"`. These grids are
+# naive, too. Improve one, and run its cell again.
+
+# %%
+attempt(2, [[f"{kind}{i}" for i in range(4) for kind in "FB"] for rank in range(3)])
+
+# %%
+attempt(3, [[f"{kind}{i}" for i in range(4) for kind in "FB"] for rank in range(3)])
+
+# %%
+attempt(4, [[f"{kind}{i}" for i in range(8) for kind in "FB"] for rank in range(4)])
+
+# %%
+print(score_card(tried))
+
+# %% tags=["folded"]
+# One way to do it
+# Par: GPipe in level 2, 1F1B in levels 3 and 4
+par = {2: gpipe(3, 4), 3: one_forward_one_backward(3, 4)}
+for number, schedule in {**par, 4: one_forward_one_backward(4, 8)}.items():
+    reached = puzzle.fill(number, schedule)
+    print(reached)
+    assert reached.points >= 20
+
+# %% [markdown]
+# Your best grid of each level is kept in `work/my_games.json`, in your own folder, and nothing sends this file.
+# `distlib board`, in a terminal, shows it. Three more levels, with backward passes in two halves and slow links, are in
+# [lesson 09b](09b_faster_pipelines.ipynb).
+#
 # ## In real frameworks
 #
 # PyTorch has pipelines in `torch.distributed.pipelining`. A `PipelineStage` wraps the module of one stage, and a
 # schedule class runs it. We run two of these classes on our four ranks, with the stages of our model.
-# `torch_distributed(comm)` gives PyTorch a process group whose messages are this course's, so that we find them in the
-# trace.
+# `torch_distributed(comm)` gives PyTorch a process group whose messages are this course's.
 
 # %%
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
@@ -669,7 +776,7 @@ Gradients = dict[str, torch.Tensor]
 
 
 def with_torch(
-    comm: Communicator, kind: type, steps: int = 1
+    comm: Communicator, kind: type
 ) -> tuple[Gradients, list[float], list[str]]:
     """This rank's gradients, the losses of the microbatches, and what the rank did."""
     module = cut_model(4)[comm.rank]
@@ -679,8 +786,7 @@ def with_torch(
         losses: list[torch.Tensor] = []
         inputs = [images[:64]] if stage.is_first else []
         last = {"target": labels[:64], "losses": losses} if stage.is_last else {}
-        for _ in range(steps):
-            schedule.step(*inputs, **last)
+        schedule.step(*inputs, **last)
     done = [str(action) for action in schedule.pipeline_order[comm.rank] if action]
     gradients = {name: each.grad for name, each in module.named_parameters()}
     return gradients, [loss.item() for loss in losses], done
@@ -718,48 +824,8 @@ with World(4) as world:
         )
 
 # %% [markdown]
-# The gradients are the same, to rounding. Does PyTorch also send what our `Pipeline` sends? We run one step and then
-# two, with both, because the difference of these traces is the second step alone.
-
-
-# %% tags=["folded"]
-# What is sent in the first step, and in the second
-def two_steps(run: Callable[..., object], schedule: object) -> list[torch.Tensor]:
-    """What each rank sends in the first step, and in the second: [messages and bytes, ranks]."""
-    sums = [torch.zeros(2, 4, dtype=torch.int64)]
-    for steps in (1, 2):
-        world.run(run, schedule, steps)
-        sums.append(torch.tensor([world.trace.messages_sent, world.trace.bytes_sent]))
-    return [sums[1] - sums[0], sums[2] - sums[1]]
-
-
-# %%
-sent = {}
-print("the second step: messages of each rank, bytes, and what the first has on top")
-with World(4) as world:
-    for kind, make in OURS.items():
-        ours, theirs = two_steps(train, make(4, 8)), two_steps(with_torch, kind)
-        print(kind.__name__)
-        for whose, (first, second) in {"ours": ours, "torch's": theirs}.items():
-            messages, nbytes = map(str, second.tolist())
-            more = int((first - second)[0].sum())
-            print(f"{whose:>9}  {messages:16}  {nbytes:28}  {more:+3} messages")
-        sent[kind] = ours, theirs
-
-# %% tags=["folded"]
-# Checks of what is said below
-for ours, theirs in sent.values():
-    assert torch.equal(ours[1], theirs[1])
-    for (first, second), more in zip((ours, theirs), ((1,), (2, 6)), strict=True):
-        only_first = int((first - second)[0].sum())  # torch 2.8 sends two
-        assert only_first in [number * 3 for number in more]
-        assert int(second[0].sum()) == 2 * 8 * 3
-
-# %% [markdown]
-# **In the second step, each rank sends as many messages and as many bytes with PyTorch as with our `Pipeline`.** In the
-# first step both send more, because the ranks do not know the shapes of the activations yet.
-#
-# Is it the same schedule? PyTorch writes down its actions in the notation that we use.
+# The gradients are those of one process, to rounding. Are the schedules the same? PyTorch writes down its actions in
+# our notation.
 
 # %%
 print("rank 2 of torch's 1F1B:", " ".join(orders["Schedule1F1B"][2]))
@@ -777,112 +843,24 @@ assert theirs[:3] == ours[:3] and theirs[3][0] == "3F1"
 
 # %% [markdown]
 # The actions are the same. `REDUCE_GRAD` finishes the gradients after the last microbatch. [Lesson
-# 09b](09b_faster_pipelines.ipynb) runs PyTorch's other schedules, and a batch that can't be cut evenly. In real
-# training you would also meet:
+# 09b](09b_faster_pipelines.ipynb) compares what is sent, runs PyTorch's other schedules, and a batch that can't be cut
+# evenly. In real training you would also meet:
 #
-# - **Tracing.** `torch.distributed.pipelining.pipeline` follows the forward pass of a model that is not a list of
-#   layers, and cuts it at points that you name.
-# - **Megatron-LM** (1F1B, plain or interleaved) and **DeepSpeed** (1F1B), where large pipelines are mostly run today.
-# - **TensorFlow and JAX** have no such schedule among their strategies. In JAX you would write it with `shard_map` and
-#   `ppermute`, see [JAX](14_jax.ipynb).
+# - **Tracing.** `torch.distributed.pipelining.pipeline` cuts a model that is not a list of layers, at points that you
+#   name.
+# - **Megatron-LM** and **DeepSpeed**, in which large pipelines are mostly run today, with 1F1B.
+# - **TensorFlow and JAX** have no such schedule among their strategies. In [JAX](14_jax.ipynb) you would write one with
+#   `shard_map` and `ppermute`.
 #
-# ## Fill the grid
-#
-# Now you write the schedules, and the clock grades them. Each level gives you ranks, microbatches, what each action
-# takes, and how many microbatches a rank has room for. A schedule gets points for time and for memory. **Par** is 20
-# points.
-#
-# A line is a rank. Write `F0` for the forward pass of microbatch 0 through that rank's stage, and `B0` for its backward
-# pass. Dots may mark the waiting, but only for your eyes: an action runs as soon as what it waits for is there. Your
-# best grid of each level is kept in `work/my_games.json`, in your own folder, and nothing sends this file. `distlib
-# board`, in a terminal, shows what is in it.
-
-# %% tags=["folded"]
-# The game
-tried: list[Attempt] = []
-
-
-def attempt(number: int, grid: Grid) -> Picture | None:
-    """Check, time and draw a grid. What is wrong with it is printed."""
-    print(level_of(number))
-    try:
-        tried.append(fill(number, grid))
-    except ScheduleError as error:
-        print(error)
-        return None
-    print(tried[-1])
-    return pipeline_timeline(tried[-1].timing, title=f"My level {number}")
-
-
-# %%
-attempt(
-    1,
-    """
-    rank 0  F0 .. .. .. B0 .. F1 .. .. .. B1 ..
-    rank 1  .. F0 B0 .. .. .. .. F1 B1 .. .. ..
-    """,
-)
-
-# %% [markdown]
-# Points for time are 10 times par's time over yours. Memory is scored likewise, with the microbatches that each rank
-# keeps at most, added up. Points are rounded down. While you are slower than par, memory gives no more points than
-# time, so that waiting does not pay.
-#
-# **Try it.** This grid is naive. Reach par: 20 points. Then beat it. Level 1 can be done with 23.
-
-# %% tags=["folded"]
-# One way to do it
-# Rank 1 needs no second slot
-best = """
-rank 0  F0 F1 .. .. B0 .. .. B1 ..
-rank 1  .. F0 B0 .. F1 B1 .. .. ..
-"""
-print(puzzle.fill(1, best))
-assert puzzle.fill(1, best).points == 23
-
-# %% [markdown]
-# The other levels get harder. A grid may also be code: a list for each rank, of words such as `"F0"`. All grids here
-# are naive. Improve one, and run its cell again.
-
-# %%
-attempt(2, [[f"{kind}{i}" for i in range(4) for kind in "FB"] for rank in range(3)])
-
-# %%
-attempt(3, [[f"{kind}{i}" for i in range(4) for kind in "FB"] for rank in range(3)])
-
-# %% [markdown]
-# There are four more levels. Level 4 is level 3 with more ranks and microbatches. In levels 5 and 7 you may cut
-# backward passes: write `I0` and `W0` for the two halves of `B0`. The first half computes the gradient of the input,
-# for which the rank before is waiting. The second half, for the weights, may wait, but a microbatch takes room until
-# its W is done. In level 6 messages take time, so that a rank needs work while its gradient travels. [Lesson
-# 09b](09b_faster_pipelines.ipynb) shows what helps in levels 5 to 7.
-
-# %%
-attempt(4, [[f"{kind}{i}" for i in range(8) for kind in "FB"] for rank in range(4)])
-
-# %%
-attempt(5, [[f"{kind}{i}" for i in range(4) for kind in "FIW"] for rank in range(3)])
-
-# %%
-attempt(6, [[f"{kind}{i}" for i in range(8) for kind in "FB"] for rank in range(4)])
-
-# %%
-attempt(7, [[f"{kind}{i}" for i in range(8) for kind in "FIW"] for rank in range(4)])
-
-# %%
-print(score_card(tried))
-
-# %% [markdown]
 # ## In short
 #
-# - A pipeline makes a model fit. Many microbatches make it fast.
-# - With equal stages, the bubble of GPipe and 1F1B is the same: (p − 1)/(m + p − 1).
+# - With one batch at a time, four ranks are no faster than one.
+# - More microbatches shrink the bubble of GPipe: with equal stages to (p − 1)/(m + p − 1).
 # - 1F1B keeps at most p microbatches on a rank. GPipe keeps all m.
 # - Interleaved stages shrink the bubble. They cost messages and memory.
-# - What a pipeline sends depends on activations, not on the number of parameters.
+# - A pipeline sends activations. Data parallelism sends gradients.
 #
-# For $p$ ranks and $m$ microbatches; all stages are alike, and messages take no time. The bubble is a share of the
-# total time of one step.
+# For $p$ ranks, $m$ microbatches, equal stages, and messages that take no time:
 #
 # | schedule | bubble | microbatches kept by rank $s$ | messages per step |
 # |---|---|---|---|
@@ -891,17 +869,7 @@ print(score_card(tried))
 # | 1F1B | $(p-1)/(m+p-1)$ | $\min(m, p-s)$ | $2m(p-1)$ |
 # | interleaved, $v$ stages per rank, $m$ a multiple of $p$ | $(p-1)/(vm+p-1)$ | more than 1F1B\* | $2m(vp-1)$ |
 #
-# \* If $m = p$, rank 0 keeps $p$, as many as with 1F1B; the other ranks keep more.
-#
-# <details><summary>In more words, and where these sentences stop being true</summary>
-#
-# - A pipeline makes a model fit. It is fast only with many microbatches.
-# - If stages are alike and messages take no time, 1F1B is as fast as GPipe. It keeps less.
-# - The bytes that a pipeline sends depend on activations, not on parameters. So a large batch can make a pipeline send
-#   more than data parallelism does.
-# - With one stage per rank the slowest stage sets the pace of all.
-#
-# </details>
+# \* Rank 0 as many, if $m = p$.
 #
 # ## Now you
 #

@@ -36,23 +36,34 @@ from distlib import (
     World,
     torch_distributed,
 )
-from distlib.draw import curves, memory_per_rank, pipeline_timeline, predict
+from distlib.draw import (
+    Picture,
+    curves,
+    memory_per_rank,
+    pipeline_timeline,
+    predict,
+    stages_on_ranks,
+)
+from distlib.games.in_lessons import fill
 from distlib.training.datasets import digits
 from distlib.training.pipeline import Pipeline, StepRecord, measure_costs, stages_of
 from distlib.training.schedules import (
     Costs,
     Schedule,
+    ScheduleError,
     Timing,
     gpipe,
     interleaved_1f1b,
     most_live,
     naive,
     one_forward_one_backward,
+    puzzle,
     time_schedule,
     zero_bubble,
     zero_bubble_v,
 )
 from distlib.training.schedules.execution import execution_order
+from distlib.training.schedules.puzzle import Attempt, Grid, level_of, score_card
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 
@@ -296,7 +307,7 @@ for p in (2, 3, 4, 8):  # p microbatches more, 2(p − 1) latencies more
 #
 # **A longer warmup hides latency, at the price of memory.** Where the latency is no longer than a few microbatches, the
 # schedule still keeps less than GPipe. Zhuang et al. 2022 call it *eager* 1F1B, and you need it in level 6 of the game
-# in lesson 09.
+# at the end.
 #
 # **Try it.** With 64 microbatches on the slow link, how many times the usual warmup makes 1F1B as fast as GPipe?
 # `eager=1` doubles it.
@@ -519,12 +530,14 @@ assert 0.85 < kept["ZB-H1"][3] / kept["GPipe"][3] < 0.9
 #
 # Look at the bars of 1F1B once more. Most memory is at the front: rank 0 keeps a microbatch for the longest time, the
 # last rank for the shortest. So give each rank two stages again, of half the size, but now the second half comes back
-# the same way:
-#
-#     rank               0  1  2  3
-#     stages going down  0  1  2  3      a microbatch goes down to rank 3,
-#     stages going up    7  6  5  4      and up again: its loss is on rank 0
-#
+# the same way, so that the loss is on rank 0:
+
+# %%
+stages_on_ranks(
+    [[0, 7], [1, 6], [2, 5], [3, 4]], title="A V: down to rank 3, and up again"
+)
+
+# %% [markdown]
 # Rank 0 has the first stage, which keeps a microbatch for long, and the last one, which keeps it for the shortest time.
 # So all ranks keep the same. And rank 0 has a loss early, so that it has I and W early. This is **ZB-V**.
 
@@ -577,13 +590,12 @@ mixed = Costs(0.5, 1.0, input=0.75, weight=0.25)  # I takes longer than W: gaps 
 assert time_schedule(zero_bubble_v(4, 8), mixed).bubble > 0.1
 
 # %% [markdown]
-# 5.9 %, and 3.0 % with 16 microbatches: what is left is the way of the first microbatch down the V. Over many steps not
-# even this is left, because rank 0 is done first, and begins the next step at once. Three steps take 3 · 24 units, and
-# 1.5 once for the way.
+# ZB-V waits 5.9 % of the time; with 16 microbatches, 3 %. What is left is the way of the first microbatch down the V.
+# Over many steps even this way is hidden, because rank 0 finishes first and begins the next step at once.
 #
-# **A bubble can nearly vanish although the fullest rank keeps no more microbatches than with 1F1B.** Every rank keeps
-# 4, which is the most that 1F1B keeps on any. The other ranks pay, as in ZB-H1: with 1F1B the last one keeps 1. ZB-V
-# also sends twice as many messages, because every microbatch goes there and back.
+# **A bubble can nearly vanish although the fullest rank keeps no more microbatches than with 1F1B.** No rank keeps more
+# than the fullest rank of 1F1B. The price: the other ranks keep as much as the first, and there are twice as many
+# messages, because every microbatch goes there and back.
 #
 # <details><summary>Where this stops being true</summary>
 #
@@ -753,8 +765,7 @@ for through_data in (False, True):
 #
 # PyTorch stops you: it counts the changes of each weight, and the backward pass says that one "has been modified by an
 # inplace operation". Whoever updates through `.data` sees no error. A model may still learn, since the error is small
-# where weights move little between the two passes. But a theorem about gradients speaks of it only if it allows for
-# such an error.
+# where weights move little between the two passes.
 #
 # Rank $s$ keeps $p - s$ versions of its weights. For a model of 175 billion parameters on four ranks, in 16 bits:
 
@@ -906,7 +917,55 @@ assert f"{small / 1e9:.0f}" == "8" and timings["1F1B"].seconds / 24 - 1 == 3 / 8
 #
 # **The smaller the batch or the bubble, the faster the network of data parallelism must be.** Where it is fast enough,
 # a pipeline is not the best choice for a model that fits.
+
+# %% [markdown]
+# ## Three more levels of the grid
 #
+# The game of [lesson 09](09_pipeline.ipynb) goes on. In levels 5 and 7 you may cut backward passes: write `I0` and `W0`
+# for the two halves of `B0`. A microbatch takes room until its W is done. In level 6 messages take time, so that a rank
+# needs work while its gradient travels.
+#
+# **Try it.** These grids are naive. Reach par, 20 points, in each level.
+
+# %% tags=["folded"]
+# The game
+tried: list[Attempt] = []
+
+
+def attempt(number: int, grid: Grid) -> Picture | None:
+    """Check, time and draw a grid. What is wrong with it is printed."""
+    print(level_of(number))
+    try:
+        tried.append(fill(number, grid))
+    except ScheduleError as error:
+        print(error)
+        return None
+    print(tried[-1])
+    return pipeline_timeline(tried[-1].timing, title=f"My level {number}")
+
+
+# %%
+attempt(5, [[f"{kind}{i}" for i in range(4) for kind in "FIW"] for rank in range(3)])
+
+# %%
+attempt(6, [[f"{kind}{i}" for i in range(8) for kind in "FB"] for rank in range(4)])
+
+# %%
+attempt(7, [[f"{kind}{i}" for i in range(8) for kind in "FIW"] for rank in range(4)])
+
+# %%
+print(score_card(tried))
+
+# %% tags=["folded"]
+# One way to do it
+# Par: the schedules of this lesson
+par = {5: zero_bubble(3, 4), 6: longer_warmup(4, 8), 7: zero_bubble(4, 8)}
+for number, schedule in par.items():
+    reached = puzzle.fill(number, schedule)
+    print(reached)
+    assert reached.points >= 20
+
+# %% [markdown]
 # ## In real frameworks
 #
 # PyTorch has more schedules than the two of lesson 09. We run three more on our four ranks, each with two stages per
@@ -983,7 +1042,7 @@ with World(4) as world:
 # %% [markdown]
 # The gradients are the same, to rounding. Does PyTorch also send what our `Pipeline` sends? We run one step and then
 # two, with both, because the difference of these traces is the second step alone. The two schedules of lesson 09 are
-# here again, to compare.
+# among the four.
 
 # %%
 OURS = {ScheduleGPipe: gpipe, Schedule1F1B: one_forward_one_backward}

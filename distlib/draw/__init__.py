@@ -10,6 +10,7 @@
     play_cluster             a game: lay out a model on a cluster, with sliders
     speed_up                 how many times faster several ranks are than one
     predicted_and_measured   the model against the machine
+    stages_on_ranks          which rank of a pipeline has which stages, and where messages cross
     step_timeline            when a rank computes, communicates and waits in a training step, one way above the other
     sweep                    what an experiment gives over a number that was varied, a dot for each run
     heat_map                 the same over two numbers that were varied, a cell for each pair
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from distlib.draw.charts.placements import HeldPieces, placements
     from distlib.draw.charts.racing import race
     from distlib.draw.charts.speed_ups import speed_up
+    from distlib.draw.charts.stage_chain import stages_on_ranks
     from distlib.draw.charts.step_panels import step_timeline
     from distlib.draw.charts.sweeps import sweep
     from distlib.draw.charts.timelines import timeline
@@ -119,6 +121,7 @@ __all__ = [
     "predicted_and_measured",
     "race",
     "ranks_on_nodes",
+    "stages_on_ranks",
     "step_timeline",
     "sweep",
     "speed_up",
@@ -164,6 +167,7 @@ _HOMES = {
     "predicted_and_measured": "charts.model_check",
     "race": "charts.racing",
     "ranks_on_nodes": "charts.meeting_places",
+    "stages_on_ranks": "charts.stage_chain",
     "step_timeline": "charts.step_panels",
     "sweep": "charts.sweeps",
     "speed_up": "charts.speed_ups",

@@ -14,29 +14,21 @@
 # | 2 | `one_forward_one_backward` | 3 | 3 |
 # | 3 | `run_stage` | 5 | 6 |
 #
-# That makes 21 points. Each part is graded by itself: the tests of `run_stage` bring schedules of their own. The same
-# with torch's own pipeline is exercise 09b, a side road.
+# There are 21 points. Each part is graded by itself, because the tests of `run_stage` bring schedules of their own.
+# Exercise 09b, a side road, does the same with torch's own pipeline.
 
 # %% [markdown]
 # ## How to work
 #
-# The layers of the model are cut into **stages**, and rank $s$ has stage $s$. The batch is cut into **microbatches**.
-# An **action** is one pass of one microbatch through one stage, written as a text:
-#
-# | | |
-# |---|---|
-# | `"2F0"` | stage 2, forward pass, microbatch 0 |
-# | `"2B13"` | stage 2, backward pass, microbatch 13 |
-#
-# A **schedule** is a list with one list of actions for each stage. Every rank does its own actions in this order, and
-# waits where it must:
+# Rank $s$ has stage $s$ of the model, and the batch is cut into microbatches. An **action** is a text: `"2F0"` is the
+# forward pass of microbatch 0 through stage 2, `"2B13"` the backward pass of microbatch 13. A **schedule** is a list
+# with one list of actions for each stage. Every rank does its actions in this order, and waits where it must:
 #
 # - `2F0` needs the output of `1F0`.
-# - `2B0` needs what `2F0` has kept, and the gradient that `3B0` computes. On the last stage it needs only `2F0`.
+# - `2B0` needs the activations that `2F0` has kept, and the gradient from `3B0`. On the last stage it needs only `2F0`.
 #
-# The tests of parts 1 and 2 look at four things: whether each action stands in the schedule once, whether it can be
-# executed, how many microbatches a stage keeps at the same time, and how long it takes. They let a forward pass take 1
-# second and a backward pass 2. They refuse a call of the library's own schedules: write these yourself.
+# The tests let a forward pass take 1 second and a backward pass 2. Write the schedules yourself: a call of the
+# library's own is refused.
 
 # %% readonly="setup"
 from collections.abc import Callable, Sequence
@@ -63,7 +55,7 @@ def show(schedule: list[list[str]]) -> None:
 # %% [markdown]
 # ## 1. All forward, then all backward: `gpipe`
 #
-# On every stage: the forward passes of all microbatches, then the backward passes of all. With 2 stages and 3
+# Every stage does the forward passes of all microbatches, and then all backward passes. With 2 stages and 3
 # microbatches:
 #
 # | stage | actions |
@@ -71,8 +63,8 @@ def show(schedule: list[list[str]]) -> None:
 # | 0 | `0F0 0F1 0F2 0B0 0B1 0B2` |
 # | 1 | `1F0 1F1 1F2 1B0 1B1 1B2` |
 #
-# With $p$ stages and $m$ microbatches it takes $(m + p - 1) \cdot 3$ seconds: here $(3 + 2 - 1) \cdot 3 = 12$. Every
-# schedule that takes no longer, and has all forward passes first, is right.
+# With $p$ stages and $m$ microbatches a step takes $(m + p - 1) \cdot 3$ seconds: here $(3 + 2 - 1) \cdot 3 = 12$.
+# Every schedule that has all forward passes first, and takes no longer, is right.
 
 
 # %% solution="gpipe"
@@ -141,11 +133,11 @@ assert [len(row) for row in report.answers[5]] == [40] * 12
 # %% [markdown]
 # ## 2. Backward as soon as possible: `one_forward_one_backward`
 #
-# GPipe keeps what the forward pass has computed, for all $m$ microbatches. 1F1B takes just as long, and with many
-# microbatches it keeps much less. A stage begins with one forward pass for itself and one for each stage after it, if
-# there are so many microbatches: the **warm-up**. Then the first gradient comes back. From then on backward and forward
-# passes take turns: one backward, one forward. When no forward pass is left, the backward passes that remain follow.
-# With 3 stages and 4 microbatches:
+# GPipe keeps the activations of all $m$ microbatches. 1F1B takes just as long, and keeps much less when there are many
+# microbatches. A stage begins with one forward pass for itself and one for each later stage, as far as there are
+# microbatches: the **warm-up**. Then the first gradient comes back, and backward and forward passes take turns, one
+# backward, one forward. When no forward pass is left, the remaining backward passes follow. With 3 stages and 4
+# microbatches:
 #
 # | stage | actions |
 # |---|---|
@@ -153,13 +145,14 @@ assert [len(row) for row in report.answers[5]] == [40] * 12
 # | 1 | `1F0 1F1 1B0 1F2 1B1 1F3 1B2 1B3` |
 # | 2 | `2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3` |
 #
-# Stage 2 is the last one, and can begin with the backward pass of microbatch 0 right after its forward pass. Stage 1
-# does one forward pass more before that, for stage 2, and stage 0 two more, for stages 1 and 2.
+# Stage 2 is the last stage, so that it can begin with the backward pass of microbatch 0 right after the forward pass.
+# Stage 1 does one more forward pass before its first backward pass, for stage 2. Stage 0 does two more, for stages 1
+# and 2.
 #
-# **Stage $s$ keeps at most $\min(m, p - s)$ microbatches at the same time**, from the forward to the backward pass.
-# For stage 0 above that is 3, however many microbatches there are. The time is that of GPipe, $(m + p - 1) \cdot 3$
-# seconds. Every schedule that takes no longer and keeps no more is right. A warm-up that is too long costs memory. One
-# that is too short costs time.
+# **Stage $s$ keeps at most $\min(m, p - s)$ microbatches at the same time**, from the forward to the backward pass:
+# with 3 stages, stage 0 keeps 3 of them, however many there are. A step takes as long as with GPipe,
+# $(m + p - 1) \cdot 3$ seconds. Every schedule that takes no longer and keeps no more is right. A long warm-up costs
+# memory, because more microbatches are kept. A short warm-up costs time, because later stages wait.
 
 
 # %% solution="one_forward_one_backward"

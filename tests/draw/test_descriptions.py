@@ -92,6 +92,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "race": lambda: draw.race(CLUSTER, [1 << 10, 1 << 20]),
     "ranks_on_nodes": lambda: draw.ranks_on_nodes([LAUNCHED], title="One rank"),
     "speed_up": lambda: draw.speed_up({"ring": {1: 0.4, 2: 0.21, 4: 0.12}}),
+    "stages_on_ranks": lambda: draw.stages_on_ranks([[0, 2], [1, 3]], title="Two ranks"),
     "step_timeline": lambda: draw.step_timeline({"alone": StepTimes(0.0, 1.0, [Span("forward", "0", 0.0, 1.0)])}),
     "sweep": lambda: draw.sweep({"plain": {1: [0.5, 0.6], 2: [0.7]}}, along="workers", title="Found"),
     "timeline": lambda: draw.timeline(TRACE),
