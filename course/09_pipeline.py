@@ -81,8 +81,9 @@ assert 16 * parameters == 2.8e12 and 16 * parameters / device == 35
 # [ZeRO](11_zero.ipynb), lesson 11, shards what data parallelism copies. This lesson cuts the model.
 #
 # A deep model is a list of layers, and each layer needs only the output of the layer before. So we cut the list into
-# **stages**, and each rank takes one stage. Our model for images of digits has eight linear layers, which make four
-# stages of two. It computes in float64, so that rounding hides no mistake.
+# **stages**, and each rank takes one stage. Our model for images of digits has eight linear layers, with a Tanh between
+# each two, and we cut it into four stages of two linear layers. It computes in float64, so that rounding hides no
+# mistake.
 
 # %% tags=["folded"]
 # The images

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from distlib.draw.picture import Picture, add_canvas, add_titles, fitting_size, new_figure, text_width
 from distlib.draw.style import BLUE, BODY, INK, SKY, SMALL, VERMILLION, WIDTH, drawing_style, points, text_on
@@ -87,7 +87,7 @@ def _draw_rank(canvas: Axes, middle: float, wide: float, rank: int, own: int) ->
     """The rank's name above its stages; a frame around them, where there are several."""
     from matplotlib.patches import FancyBboxPatch
 
-    look = {"weight": "bold", "color": INK, "ha": "center", "va": "center_baseline"}
+    look: dict[str, Any] = {"weight": "bold", "color": INK, "ha": "center", "va": "center_baseline"}
     canvas.text(middle, _TOP + _HEAD / 2, f"rank {rank}", size=points(BODY), **look)
     if own > 1:
         high = own * _BOX + (own - 1) * _BETWEEN + 12
@@ -104,7 +104,7 @@ def _draw_stage(canvas: Axes, spot: Spot, wide: float, number: int, words: str) 
     (x, y), color = spot, text_on(SKY)
     box = Rectangle((x - wide / 2, y - _BOX / 2), wide, _BOX, facecolor=SKY, edgecolor=INK, linewidth=points(1))
     canvas.add_patch(box)
-    look = {"color": color, "ha": "center", "va": "center_baseline"}
+    look: dict[str, Any] = {"color": color, "ha": "center", "va": "center_baseline"}
     canvas.text(x, y - 9 if words else y, f"stage {number}", size=points(BODY), weight="bold", **look)
     if words:
         canvas.text(x, y + 10, words, size=points(fitting_size(words, SMALL + 1, wide - 8)), **look)
@@ -136,8 +136,8 @@ def _draw_messages(canvas: Axes, one: Spot, other: Spot, wide: float, *, same_ra
 def _arrow(canvas: Axes, path: Sequence[Spot], color: str) -> None:
     """A line along a path, with a head at its end."""
     canvas.plot(*zip(*path, strict=True), color=color, linewidth=points(2.2), solid_joinstyle="round", zorder=3)
-    look = {"arrowstyle": "-|>,head_width=0.28,head_length=0.55", "color": color, "linewidth": points(2.2)}
-    look |= {"shrinkA": 0, "shrinkB": 0}
+    look: dict[str, Any] = {"arrowstyle": "-|>,head_width=0.28,head_length=0.55", "shrinkA": 0, "shrinkB": 0}
+    look |= {"color": color, "linewidth": points(2.2)}
     canvas.annotate("", path[-1], path[-2], arrowprops=look, zorder=3)
 
 
