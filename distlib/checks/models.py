@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 
@@ -17,12 +17,14 @@ class Gradients:
         missing: (rank, parameter) pairs: there the gradient is None.
         frozen: parameters that need no gradient.
         dtype: of all parameters.
+        others: the dtypes of those that have another one, by their number.
     """
 
     shapes: Sequence[Sequence[int]]
     missing: Sequence[tuple[int, int]] = ()
     frozen: Sequence[int] = ()
     dtype: torch.dtype = torch.float32
+    others: Mapping[int, torch.dtype] = field(default_factory=dict)
 
     @property
     def trained(self) -> list[int]:
@@ -32,4 +34,8 @@ class Gradients:
     @property
     def nbytes(self) -> int:
         """The size of all gradients of one rank."""
-        return sum(torch.Size(self.shapes[number]).numel() for number in self.trained) * self.dtype.itemsize
+        return sum(torch.Size(self.shapes[k]).numel() * self.dtype_of(k).itemsize for k in self.trained)
+
+    def dtype_of(self, number: int) -> torch.dtype:
+        """That of a parameter."""
+        return self.others.get(number, self.dtype)

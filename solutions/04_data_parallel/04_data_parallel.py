@@ -75,7 +75,8 @@ def reduce_gradients(comm: Communicator, model: nn.Module) -> None:
     Args:
         comm: the communicator of this rank.
         model: each parameter has a gradient in `.grad`, or None if it is frozen; then it is
-            frozen on every rank. The parameters themselves are not changed.
+            frozen on every rank. Gradients have their parameters' shapes and dtypes, which may
+            differ from one to the next. The parameters themselves are not changed.
 
     Cost for N ranks and gradients of S bytes:
         every other rank sends rank 0 S bytes, in at most one message for each parameter.
@@ -128,7 +129,7 @@ print(report)
 # %% test="reduce_gradients_hidden" points=2
 # The hidden tests of reduce_gradients stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks, several frozen parameters, parameters with a single number, other dtypes.
+### What this tests: up to 6 ranks, several frozen parameters, parameters with a single number, dtypes that differ.
 from distlib.checks.models import Gradients
 from distlib.exercises.master.checks import check_reduce_gradients
 
@@ -149,6 +150,10 @@ models = [
 ]
 report = check_reduce_gradients(reduce_gradients, world_sizes=(3,), models=models, seed=52)
 assert [scene.trace.bytes_sent for scene in report] == [[0, 48, 48], [0, 16, 16]]
+
+mixed = Gradients(shapes=[(3,), (2, 2), (5,), (4,)], frozen=[3], others={1: torch.float64})
+report = check_reduce_gradients(reduce_gradients, world_sizes=(2, 4), models=[mixed], seed=53)
+assert report[1].trace.bytes_sent == [0, 64, 64, 64]  # 8 float32 and 4 float64
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -207,7 +212,8 @@ def data_parallel_step(
     Args:
         comm: the communicator of this rank.
         model: built alike on every rank. The weights of rank 0 count. It may have gradients
-            from before. Its outputs are [rows, …], a row for each image that it is given.
+            from before. Its outputs are [rows, …], a row for each image that it is given, in a
+            dtype that need not be that of the images, or of all parameters.
         images: [B, …], B at least comm.world_size. Those of rank 0 count; on the others, only
             shape and dtype. Not changed, on any rank.
         labels: [B]. Only those of rank 0 count. Not changed.
@@ -280,7 +286,7 @@ print(report)
 # %% test="data_parallel_step_hidden" points=3
 # The hidden tests of data_parallel_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: 5 ranks, models of 2 to 6 parameters, images and outputs of other shapes, other dtypes and losses.
+### What this tests: 5 ranks, models of 2 to 6 parameters, other shapes and losses, dtypes that differ.
 import torch
 
 from distlib.exercises.master.checks import Step, check_data_parallel_step
@@ -325,6 +331,14 @@ report = check_data_parallel_step(data_parallel_step, world_sizes=(3,), steps=st
 # 7 outputs of 6 numbers on 3 ranks: 3, 2, 2; then 6 outputs of one number
 assert report[0].trace.bytes_sent == [2 * (64 + 432 + 96), 96 + 400, 96 + 400]
 assert report[1].trace.bytes_sent == [2 * (96 + 152 + 16), 16 + 136, 16 + 136]
+
+steps = [
+    Step(8, image=(5,), hidden=4, output=(3,), images=torch.float32),
+    Step(7, image=(2, 3), hidden=5, images=torch.uint8, first=torch.float32),
+]
+report = check_data_parallel_step(data_parallel_step, world_sizes=(3,), steps=steps, seed=64)
+# uint8 images; 40 float32 of the first layer and the buffer, 12 float64 of the last layer
+assert report[1].trace.bytes_sent == [2 * (12 + 256 + 32), 32 + 236, 32 + 236]
 ### END HIDDEN TESTS
 
 # %% [markdown]

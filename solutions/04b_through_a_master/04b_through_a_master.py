@@ -178,7 +178,8 @@ def replicate(comm: Communicator, model: nn.Module) -> None:
     Args:
         comm: the communicator of this rank.
         model: built alike on every rank, with different numbers inside. Parameters may need a
-            gradient or not (frozen); that stays as it is.
+            gradient or not (frozen); that stays as it is. Their dtypes may differ, and so may
+            those of the buffers.
 
     Cost for N ranks and a model of S bytes (parameters and buffers):
         rank 0 sends S bytes to each other rank, in at most one message for each tensor.
@@ -230,7 +231,7 @@ print(report)
 # %% test="replicate_hidden" points=2
 # The hidden tests of replicate stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks, buffers that are saved and that are not, a frozen parameter, other dtypes.
+### What this tests: up to 6 ranks, buffers that are saved and that are not, a frozen parameter, dtypes that differ.
 from distlib.exercises.master.checks import check_replicate
 
 report = check_replicate(replicate, world_sizes=(2, 5, 6), buffers=True, frozen=True, seed=31)
@@ -258,6 +259,10 @@ report = check_replicate(
     replicate, world_sizes=(4,), frozen=True, dtype=torch.bfloat16, seed=33
 )
 assert report[0].trace.bytes_sent == [3 * 30, 0, 0, 0]
+report = check_replicate(
+    replicate, world_sizes=(2, 4), others={"0.bias": torch.float64}, seed=35
+)
+assert report[1].trace.bytes_sent == [3 * (12 * 4 + 3 * 8), 0, 0, 0]
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -322,8 +322,9 @@ class FullyShardedModule(torch.nn.Module):
         comm: the communicator of this rank.
         module: the same model on all ranks, with the same values.
         units: parts of the module, in the order in which they compute. Each parameter is in one
-            of them, and all are trained. Each unit computes once in every forward pass. It
-            takes one tensor or several, and what it returns is one tensor.
+            of them, and all are trained. A unit may have more of them than another. Each unit
+            computes once in every forward pass. It takes one tensor or several, and what it
+            returns is one tensor.
 
     Attributes:
         shards: a list with a torch.nn.Parameter for each unit, in the order of `units`: this
@@ -457,7 +458,7 @@ print(report)
 # %% test="FullyShardedModule_hidden" points=6
 # The hidden tests of FullyShardedModule stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 5 ranks, more units, small ones, without biases, of several tensors, passes, two models.
+### What this tests: up to 5 ranks, more units, small ones, of other layers each, without biases, of several tensors.
 import torch
 
 from distlib.exercises.zero.unit_cases import Sharding
@@ -476,10 +477,11 @@ report = check_fully_sharded_module(
         Sharding(3, widths=[9, 12, 8], tensors=3, evaluates=True),
         Sharding(2, widths=[10, 12, 9], next_to=True, steps=3),
         Sharding(1, widths=[6, 8, 7], layers=3, passes=2, evaluates=True),
+        Sharding(2, widths=[7, 9, 8, 6], layers=[2, 1, 3], evaluates=True),
     ],
     seed=114,
 )
-assert len(report) == 10
+assert len(report) == 11
 assert [2 * 2 * 214 * 8 <= sent <= 2 * 3 * 214 * 8 for sent in report[0].trace.bytes_sent] == [
     True
 ] * 2
@@ -526,8 +528,9 @@ def whole_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dic
     Args:
         model: its blocks, and then itself, were given to fully_shard, over all ranks. Some
             parameters may be frozen. Not changed.
-        optimizer: a torch.optim.AdamW that has taken some steps, with groups of parameters in
-            any order. Not changed.
+        optimizer: a torch.optim.AdamW that has taken some steps, perhaps with amsgrad=True,
+            and so with a third moment. It has any number of groups of parameters, in any order.
+            Not changed.
 
     Returns:
         On rank 0 {"model": what get_model_state_dict returns, "optimizer": what
@@ -601,7 +604,7 @@ print(report)
 # %% test="whole_state_hidden" points=3
 # The hidden tests of whole_state stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 5 ranks, ranks without rows, frozen layers, no biases, float32, two drawn cases.
+### What this tests: up to 5 ranks, ranks without rows, frozen layers, no biases, float32, amsgrad, three groups.
 import torch
 
 from distlib.exercises.zero.checkpoint_cases import Break
@@ -611,15 +614,16 @@ report = check_whole_state(
     whole_state,
     runs=[
         Break(3, widths=(6, 22, 160, 4), blocks=1, before=1),
-        Break(5, widths=(4, 7, 11, 2), blocks=1),
+        Break(5, widths=(4, 7, 11, 2), blocks=1, groups=3),
         Break(2, widths=(3, 8, 9, 5), blocks=3, frozen=["last", "blocks.1.norm"]),
+        Break(2, widths=(4, 6, 10, 3), blocks=1, before=4, after=2, amsgrad=True),
         Break(3, widths=(5, 7, 8, 2), blocks=1, before=4, dtype=torch.float32),
         Break(1, widths=(6, 5, 9, 2), blocks=2, before=3, after=3, bias=False),
     ],
     drawn=2,
     seed=116,
 )
-assert len(report) == 7
+assert len(report) == 8
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -643,8 +647,8 @@ def load_whole_state(
         model: as of whole_state, but new. Afterwards its parameters are those of the state,
             still as DTensors.
         optimizer: a new torch.optim.AdamW with the model's parameters, in the same groups, but
-            with other options. Afterwards its moments, steps and options are those of the
-            state.
+            with other options; only amsgrad is that of the state. Afterwards its moments, steps
+            and options are those of the state.
         state: on rank 0 what whole_state returns there; on the other ranks {}.
 
     Cost: rank 0's tensors are broadcast once, one by one. What travels as objects is names,
@@ -700,7 +704,7 @@ print(report)
 # %% test="load_whole_state_hidden" points=3
 # The hidden tests of load_whole_state stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 5 ranks, ranks without rows, frozen layers, no biases, float32, two drawn cases.
+### What this tests: up to 5 ranks, ranks without rows, frozen layers, no biases, float32, amsgrad, three groups.
 import torch
 
 from distlib.exercises.zero.checkpoint_cases import Break
@@ -710,15 +714,16 @@ report = check_load_whole_state(
     load_whole_state,
     runs=[
         Break(3, widths=(6, 22, 160, 4), blocks=1, before=1),
-        Break(5, widths=(4, 7, 11, 2), blocks=1),
+        Break(5, widths=(4, 7, 11, 2), blocks=1, groups=3),
         Break(2, widths=(3, 8, 9, 5), blocks=3, frozen=["last", "blocks.1.norm"]),
+        Break(2, widths=(4, 6, 10, 3), blocks=1, before=4, after=2, amsgrad=True),
         Break(3, widths=(5, 7, 8, 2), blocks=1, before=4, dtype=torch.float32),
         Break(1, widths=(6, 5, 9, 2), blocks=2, before=3, after=3, bias=False),
     ],
     drawn=2,
     seed=117,
 )
-assert len(report) == 7
+assert len(report) == 8
 ### END HIDDEN TESTS
 
 # %% [markdown]

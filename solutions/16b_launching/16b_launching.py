@@ -570,7 +570,7 @@ print(report)
 # %% test="resume_hidden" points=6
 # The hidden tests of resume stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 8 ranks and 3 layers, all kinds of damage, files that are no checkpoints, missing folders.
+### What this tests: up to 8 ranks and 3 layers, large files, all kinds of damage, files that are no checkpoints.
 from distlib.exercises.environments.checkpoint_disks import Disks
 from distlib.exercises.environments.checks import check_resume
 
@@ -604,6 +604,7 @@ report = check_resume(
         Disks("numbers that are none", ["8 0 1234567890", "0 1234567890 8"]),
         Disks("nothing but such names", ["0 5-zero", "5-zero 0"]),
         Disks("a checksum that does not fit", ["90 1000-checksum", "90 1000"]),
+        Disks("a large model", ["10 20", "20 10-zeroed"], is_large=True),
         Disks("nothing", [None]),
         Disks("nothing yet", [None, None]),
         Disks("eight ranks", ["40 50 60", "60 40 50", *["50 60 70 40"] * 5, "60-torn 50 40"]),
@@ -611,9 +612,9 @@ report = check_resume(
     drawn=[1, 2, 3, 4, 5, 6],
     seed=163,
 )
-assert len(report) == 23
+assert len(report) == 24
 steps = [[told["step"] for told in seen.results] for seen in report]
-assert [each[0] for each in steps[:17]] == [
+assert [each[0] for each in steps[:18]] == [
     1,
     20,
     5,
@@ -628,6 +629,7 @@ assert [each[0] for each in steps[:17]] == [
     8,
     0,
     90,
+    20,
     0,
     0,
     50,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 import torch
 
 from distlib import Communicator, SimulatedWorld
@@ -15,15 +17,18 @@ from distlib.exercises.zero.checkpoint_cases import Break, WholeTraining, drawn_
 from distlib.exercises.zero.checkpoint_plays import train_and_save
 
 PLAN = Break(3, (5, 7, 9, 2), 2, before=3, after=2, frozen=["first"])
+MORE = replace(PLAN, amsgrad=True, groups=3)
 
 
-def test_one_process_trains_as_torchs_adamw_with_all_rows() -> None:
-    case = saving_case(Draw(1), PLAN)
+@pytest.mark.parametrize("plan", [PLAN, MORE], ids=["usual", "with a third moment and a third group"])
+def test_one_process_trains_as_torchs_adamw_with_all_rows(plan: Break) -> None:
+    case = saving_case(Draw(1), plan)
     given, training = case.inputs[0], WholeTraining(case)
     model = block_model(given["widths"], given["weights"])
     model.first.requires_grad_(False)
-    by_dimension = [[each for each in model.parameters() if (each.ndim > 1) == more] for more in (True, False)]
-    settings = zip(by_dimension, given["settings"], strict=True)
+    groups = [[model.get_parameter(name) for name in names] for names in given["groups"]]
+    assert sum(map(len, groups)) == len(list(model.parameters())) and all(groups)
+    settings = zip(groups, given["settings"], strict=True)
     optimizer = torch.optim.AdamW([{"params": group, **options} for group, options in settings])
     for part in ("before", "after"):
         for batches in zip(*(own[part] for own in case.inputs), strict=True):
@@ -39,6 +44,7 @@ def test_one_process_trains_as_torchs_adamw_with_all_rows() -> None:
             torch.testing.assert_close(now.parameters[name], parameter.detach())
             for key, moment in now.moments.get(name, {}).items():
                 torch.testing.assert_close(moment, optimizer.state[parameter][key])
+            assert now.moments.get(name, {}).keys() == optimizer.state[parameter].keys() - {"step"}
     assert now.steps == 5 and "first.weight" not in now.moments
 
 

@@ -19,7 +19,7 @@ from distlib.checks.case import Case
 from distlib.checks.formatting import count
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw
-from distlib.exercises.environments.plays import of_the_model, resumed
+from distlib.exercises.environments.plays import as_tensor, of_the_model, resumed
 
 say = Sentences(__file__)
 DIGEST = 32  # bytes
@@ -46,11 +46,13 @@ class Disks:
         name: in words.
         ranks: by rank its steps, a state behind those that are not good, such as "10 20-torn 30-tmp"; None: no folder.
         layers: of each rank's model.
+        is_large: whether its weight has more than a mebibyte, so that a file has, too.
     """
 
     name: str
     ranks: Sequence[str | None]
     layers: int = 1
+    is_large: bool = False
 
     def states(self, rank: int) -> list[tuple[int, str]]:
         """Steps and states of a rank's files."""
@@ -103,6 +105,8 @@ def disks_case(draw: Draw, disks: Disks) -> Case:
     """The case of some disks. Its facts are a `DiskCase`."""
     inputs, values, damaged = [], [], []
     shape = draw.randint(1, 4), draw.randint(2, 5)
+    if disks.is_large:
+        shape = draw.randint(365, 380), draw.randint(381, 400)
     for rank, disk in enumerate(disks.ranks):
         states = disks.states(rank)
         values.append({step: _values(draw, shape, disks.layers) for step in (0, *(step for step, _ in states))})
@@ -146,7 +150,7 @@ def _file(draw: Draw, step: int, state: str, values: Values) -> torch.Tensor:
         whole = whole[:DIGEST] + content_of(step, _flipped(values))
     elif state == "checksum":
         whole = bytes([whole[0] ^ 1]) + whole[1:]
-    return torch.tensor(list(whole), dtype=torch.uint8)
+    return as_tensor(whole)
 
 
 def content_of(step: int, values: Values) -> bytes:

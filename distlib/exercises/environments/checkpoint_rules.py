@@ -46,6 +46,8 @@ def _why(disks: Disks, step: int) -> str:
     if lacking:
         is_smallest = step == min(max(steps, default=0) for steps in good)
         return _why_not_good(disks, lacking[0], step, is_smallest)
+    if step == 0 and disks.is_large:
+        return say("read_in_part", agreed=agreed)
     if step == 0:
         return say("left_out" if len(good[0]) > 8 else "given_up", agreed=agreed)
     is_last_as_text = step == max(set.intersection(*good), key=str)

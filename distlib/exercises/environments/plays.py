@@ -113,7 +113,7 @@ def resumed(comm: Communicator, function: Callable[..., Any], inputs: dict[str, 
         if inputs["files"] is not None:
             folder.mkdir()
         for name, content in (inputs["files"] or {}).items():
-            (folder / name).write_bytes(bytes(content.tolist()))
+            (folder / name).write_bytes(content.numpy().tobytes())
         step = function(comm, folder, model, optimizer)
         after = {path.name: _content(path) for path in sorted(folder.glob("*"))}
         is_there = folder.is_dir()
@@ -122,4 +122,9 @@ def resumed(comm: Communicator, function: Callable[..., Any], inputs: dict[str, 
 
 
 def _content(path: Path) -> torch.Tensor | None:
-    return torch.tensor(list(path.read_bytes()), dtype=torch.uint8) if path.is_file() else None
+    return as_tensor(path.read_bytes()) if path.is_file() else None
+
+
+def as_tensor(content: bytes) -> torch.Tensor:
+    """Bytes as they travel to a rank and back: uint8."""
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -126,6 +126,7 @@ def check_replicate(
     dtype: torch.dtype = torch.float32,
     shapes: Mapping[str, Sequence[int]] = PARAMETERS,
     mean: Sequence[int] = (4,),
+    others: Mapping[str, torch.dtype] | None = None,
 ) -> Iterator[Case]:
     """`function(comm, model)`: afterwards every parameter and buffer is that of rank 0.
 
@@ -133,15 +134,18 @@ def check_replicate(
         passing: one more buffer, float16, which is not persistent.
         shapes: of the parameters, by name.
         mean: the shape of one of the buffers.
+        others: the dtypes of parameters that have another one, by name.
     """
+    dtypes = dict.fromkeys(shapes, dtype) | dict(others or {})
 
     def model() -> dict[str, Any]:
-        parameters = {name: draw.whole(shape, dtype) for name, shape in shapes.items()}
+        parameters = {name: draw.whole(shape, dtypes[name]) for name, shape in shapes.items()}
         kept = {"1.mean": draw.whole(mean, dtype), "1.steps": draw.whole((), torch.int64)} if buffers else {}
         more = {PASSING: draw.whole((2,), torch.float16)} if passing else {}
         return {"parameters": parameters, "buffers": {**kept, **more}, "frozen": [FROZEN] if frozen else []}
 
     notes = f"{', with buffers' * buffers}{', one not persistent' * passing}{', one parameter frozen' * frozen}"
+    notes += ", parameters of several dtypes" * bool(others)
     for ranks in world_sizes:
         yield Case(f"on {count(ranks, 'rank')}{notes}", copy_model, [model() for _ in range(ranks)])
 
@@ -240,17 +244,25 @@ def _cause_of_rows(found: Any, right: torch.Tensor, own: torch.Tensor) -> str:
 # ── reduce_gradients ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@task("comm", "model", errors=[*ERRORS, ("NoneType", say("no_gradient"))])
+SUM_ERRORS = (
+    ("NoneType", say("no_gradient")),
+    ("assign a gradient with dtype", say("one_dtype")),
+    ("grad has data of a different type", say("one_dtype")),  # so in older versions of torch
+)
+
+
+@task("comm", "model", errors=[*ERRORS, *SUM_ERRORS])
 def check_reduce_gradients(draw: Draw, *, world_sizes: Sequence[int], models: Sequence[Gradients]) -> Iterator[Case]:
     """`function(comm, model)`: afterwards the gradients of rank 0 are the sums over all ranks."""
 
     def gradients(model: Gradients) -> list[torch.Tensor | None]:
         numbered = enumerate(model.shapes)
-        return [draw.whole(shape, model.dtype) / 4 if k in model.trained else None for k, shape in numbered]
+        return [draw.whole(shape, model.dtype_of(k)) / 4 if k in model.trained else None for k, shape in numbered]
 
     for model, ranks in ((model, n) for model in models for n in world_sizes):
-        weights = [draw.whole(shape, model.dtype) for shape in model.shapes]
-        title = f"on {count(ranks, 'rank')}, {count(len(weights), 'parameter')}{', one frozen' * bool(model.frozen)}"
+        weights = [draw.whole(shape, model.dtype_of(k)) for k, shape in enumerate(model.shapes)]
+        notes = f"{', one frozen' * bool(model.frozen)}{', of several dtypes' * bool(model.others)}"
+        title = f"on {count(ranks, 'rank')}, {count(len(weights), 'parameter')}{notes}"
         alike = {"weights": weights, "frozen": list(model.frozen)}
         yield Case(title, after_backward, [{**alike, "gradients": gradients(model)} for _ in range(ranks)], model)
 
@@ -334,6 +346,8 @@ class Step:
         hidden: how many hidden units the model has.
         output: the shape of what the model makes of an image.
         dtype: of the images and of the model.
+        images: the dtype of the images, if it is another one.
+        first: the dtype of the model up to its gate, if it is another one; the outputs' is that of the rest.
         without, more: parameters and buffers of a GatedClassifier that this one lacks, and that it has besides.
     """
 
@@ -347,6 +361,8 @@ class Step:
     dtype: torch.dtype = torch.float64
     without: tuple[str, ...] = ()
     more: tuple[str, ...] = ()
+    images: torch.dtype | None = None
+    first: torch.dtype | None = None
 
     @property
     def numbers(self) -> int:
@@ -366,6 +382,15 @@ class Step:
         more = {"mask": self.image, "scale": (), "mean": self.image}
         kept = {name: shape for name, shape in usual.items() if name not in self.without}
         return kept | {name: more[name] for name in self.more}
+
+    def dtype_of(self, name: str) -> torch.dtype:
+        """That of a parameter or buffer."""
+        return self.dtype if name.startswith("last.") or name == "scale" else self.first or self.dtype
+
+    @property
+    def is_single(self) -> bool:
+        """Whether some of it is computed in single precision."""
+        return torch.float32 in (self.dtype, self.first)
 
     @property
     def trained(self) -> list[str]:
@@ -390,6 +415,7 @@ def check_data_parallel_step(draw: Draw, *, world_sizes: Sequence[int], steps: S
         numbers = torch.Generator().manual_seed(random.Random(f"{seed} {ranks} {step}").getrandbits(60))
         frozen, earlier = ", a frozen layer" * bool(step.frozen), ", a gradient left from before" * step.earlier
         outputs = f", outputs of shape {list(step.output)}" * (len(step.output) != 1)
+        outputs += f", {dtype_name(step.images)} images" * bool(step.images) + ", a model of two dtypes" * bool(step.first)
         title = f"on {count(ranks, 'rank')}, {count(step.batch_size, 'image')}{outputs}{LOSSES[step.loss]}"
         yield Case(
             f"{title}{frozen}{earlier}", one_step, [_inputs_of(step, numbers) for _ in range(ranks)], step, seed=seed
@@ -398,10 +424,12 @@ def check_data_parallel_step(draw: Draw, *, world_sizes: Sequence[int], steps: S
 
 def _inputs_of(step: Step, numbers: torch.Generator) -> dict[str, Any]:
     """What one rank is given, drawn from `numbers`."""
-    normal = partial(torch.randn, dtype=step.dtype, generator=numbers)
+    normal = partial(torch.randn, generator=numbers)
+    images, dtype = (step.batch_size, *step.image), step.images or step.dtype
+    drawn = partial(normal, dtype=dtype) if dtype.is_floating_point else partial(torch.randint, 5, generator=numbers)
     return {
-        "state": {name: normal(shape) for name, shape in step.shapes.items()},
-        "images": normal((step.batch_size, *step.image)),
+        "state": {name: normal(shape, dtype=step.dtype_of(name)) for name, shape in step.shapes.items()},
+        "images": drawn(images).to(dtype),
         "labels": torch.randint(max(2, step.numbers), (step.batch_size,), generator=numbers),
         "loss": step.loss,
         "frozen": list(step.frozen),
@@ -427,7 +455,7 @@ def _gradients(seen: Seen) -> Remarks:
     for name, right in _total(parts).items():
         found, mistakes = seen[0]["gradients"][name], partial(_mistakes, seen, name, parts)
         wrong, otherwise = say("not_of_whole_batch", parameter=name), _cause_of_gradient(right, found)
-        yield holds(wrong, found, right, mistakes, is_wrong="", same=_close, otherwise=otherwise)
+        yield holds(wrong, found, right, mistakes, is_wrong="", same=_close(seen), otherwise=otherwise)
 
 
 def _cause_of_gradient(right: Any, found: Any) -> str:
@@ -454,24 +482,24 @@ def _loss(seen: Seen) -> Remarks:
     elif calls != [seen.facts.batch_size]:
         yield say.remark("loss_not_once", times=count(len(calls), "time"), rows=listed(calls))
     right, found = _work(seen)[0], seen[0]["returned"]
-    yield holds(say("not_the_loss"), found, right, is_wrong="", same=_close, otherwise=say("ends_with_loss"))
+    yield holds(say("not_the_loss"), found, right, is_wrong="", same=_close(seen), otherwise=say("ends_with_loss"))
 
 
-def _close(found: Any, right: Any) -> bool:
+def _close(seen: Seen) -> Callable[[Any, Any], bool]:
     """Single precision rounds more; what a mistake gives differs in the first digits."""
-    if isinstance(right, torch.Tensor) and right.dtype == torch.float32:
-        return is_close(found, right, relative=1e-4, absolute=1e-5, any_dtype=True)
-    return is_close(found, right, any_dtype=True)
+    if seen.facts.is_single:
+        return partial(is_close, relative=1e-4, absolute=1e-5, any_dtype=True)
+    return partial(is_close, any_dtype=True)
 
 
 def _computed_by_each_rank(seen: Seen) -> Remarks:
     """Whether every rank has shown at its gates what forward and backward of its own part give."""
     right: list[list[tuple[int, Any]]] = [[] for _ in seen.ranks]
     _work(seen, shown=right)
-    missing = {FORWARD: "no_forward", BACKWARD: "no_backward"}
+    missing, is_same = {FORWARD: "no_forward", BACKWARD: "no_backward"}, _close(seen)
     for rank in seen.ranks:
         for k, values in right[rank]:
-            if not any(_close(found, values) for found in seen.shown(rank, k)):
+            if not any(is_same(found, values) for found in seen.shown(rank, k)):
                 yield say.remark(missing[k], rank=rank)
 
 

@@ -111,9 +111,9 @@ class GatedClassifier(torch.nn.Module):
     ) -> None:
         super().__init__()
         (hidden, pixels), numbers = state["first.weight"].shape, len(state["last.weight"])
-        dtype = state["first.weight"].dtype
-        self.first = torch.nn.Linear(pixels, hidden, bias="first.bias" in state, dtype=dtype)
-        self.last = torch.nn.Linear(hidden, numbers, bias="last.bias" in state, dtype=dtype)
+        dtypes = [state[f"{name}.weight"].dtype for name in ("first", "last")]
+        self.first = torch.nn.Linear(pixels, hidden, bias="first.bias" in state, dtype=dtypes[0])
+        self.last = torch.nn.Linear(hidden, numbers, bias="last.bias" in state, dtype=dtypes[1])
         for name in ("mask", "scale"):
             self.register_parameter(name, torch.nn.Parameter(state[name].clone()) if name in state else None)
         for name in ("offset", "mean"):
@@ -124,13 +124,15 @@ class GatedClassifier(torch.nn.Module):
             parameter.requires_grad_(name not in frozen)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Outputs [rows, *shape] of images [rows, …]."""
+        """Outputs [rows, *shape] of images [rows, …] of any dtype, in that of the last layer."""
+        images = images.to(self.first.weight.dtype)
         if self.mean is not None:
             images = images - self.mean
         if self.mask is not None:
             images = images * self.mask
         hidden = torch.tanh(self.first(images.flatten(1)) + self.offset)
-        outputs: torch.Tensor = self.last(_Through.apply(hidden, self._gate)).reshape(len(images), *self._shape)
+        passed: torch.Tensor = _Through.apply(hidden, self._gate)
+        outputs: torch.Tensor = self.last(passed.to(self.last.weight.dtype)).reshape(len(images), *self._shape)
         return outputs if self.scale is None else outputs * self.scale
 
 

@@ -27,7 +27,7 @@ from distlib.checks.task import Draw
 from distlib.exercises.zero.checkpoint_plays import load_and_train, train_and_save
 
 SPREAD = 0.3
-MOMENTS = ("exp_avg", "exp_avg_sq")  # what AdamW keeps of each parameter, besides the number of its steps
+MOMENTS, MAXIMUM = ("exp_avg", "exp_avg_sq"), "max_exp_avg_sq"  # the last one only with amsgrad
 OPTIONS = ("lr", "betas", "eps", "weight_decay")
 
 
@@ -44,6 +44,8 @@ class Break:
         frozen: layers that are not trained.
         rows: of each rank's batch.
         dtype: of everything.
+        amsgrad: whether AdamW keeps a third moment of each parameter.
+        groups: of the optimizer: matrices and vectors; with a third one for what norms have.
     """
 
     ranks: int
@@ -55,6 +57,8 @@ class Break:
     frozen: Sequence[str] = ()
     rows: int = 3
     dtype: torch.dtype = torch.float64
+    amsgrad: bool = False
+    groups: int = 2
 
     @property
     def title(self) -> str:
@@ -62,6 +66,7 @@ class Break:
         parts = [f"on {count(self.ranks, 'rank')}, {count(self.blocks, 'block')} {self.widths[1]} wide"]
         parts += [f"after {count(self.before, 'step')}"]
         parts += ["no biases"] * (not self.bias) + [f"{name} is frozen" for name in self.frozen]
+        parts += ["amsgrad"] * self.amsgrad + [f"{self.groups} groups of parameters"] * (self.groups != 2)
         return ", ".join([*parts, *[dtype_name(self.dtype)] * (self.dtype != torch.float64)])
 
     def model(self) -> BlockModel:
@@ -77,11 +82,23 @@ class Break:
         """Whether the parameter of this name is not trained."""
         return name.rpartition(".")[0] in self.frozen
 
+    @property
+    def moments(self) -> Sequence[str]:
+        """What AdamW keeps of each parameter, besides the number of its steps."""
+        return (*MOMENTS, MAXIMUM) if self.amsgrad else MOMENTS
+
+    def groups_of_names(self) -> list[list[str]]:
+        """Of parameters, in the order of the optimizer's groups."""
+        found: list[list[str]] = [[] for _ in range(self.groups)]
+        for name, each in self.model().named_parameters():
+            found[2 if self.groups > 2 and ".norm." in name else each.ndim == 1].append(name)
+        return found
+
     def tensors(self) -> Iterator[torch.Tensor]:
         """All tensors of the state with more than one number, of shapes alone."""
         yield from self.model().parameters()
         for each in self.trained().values():
-            yield from (each,) * len(MOMENTS)
+            yield from (each,) * len(self.moments)
 
     def training_messages(self, steps: int) -> Counter[tuple[str, int]]:
         """What a rank sends in so many steps: by the kind of call and the bytes how many messages, to all others."""
@@ -127,7 +144,7 @@ def drawn_breaks(draw: Draw, number: int) -> list[Break]:
 
 def saving_case(draw: Draw, plan: Break) -> Case:
     """A training that is saved in its midst. Its facts are the plan."""
-    given = {**_model(draw, plan), "settings": _settings(draw), "decay": draw.rate(0.5, 0.9)}
+    given = {**_model(draw, plan), "settings": _settings(draw, plan), "decay": draw.rate(0.5, 0.9)}
     inputs = [{**given, "before": _batches(draw, plan, plan.before)} for _ in range(plan.ranks)]
     return Case(
         plan.title, train_and_save, [{**each, "after": _batches(draw, plan, plan.after)} for each in inputs], plan
@@ -141,7 +158,7 @@ def loading_case(draw: Draw, plan: Break) -> Case:
     """
     earlier = saving_case(draw, replace(plan, ranks=draw.choice([n for n in range(1, 6) if n != plan.ranks])))
     state = as_torchs(WholeTraining(earlier).run("before"))
-    given = {**_model(draw, plan), "settings": _settings(draw), "decay": draw.rate(0.5, 0.9)}
+    given = {**_model(draw, plan), "settings": _settings(draw, plan), "decay": draw.rate(0.5, 0.9)}
     inputs = [
         {**given, "state": state if rank == 0 else {}, "after": _batches(draw, plan, plan.after)}
         for rank in range(plan.ranks)
@@ -152,17 +169,16 @@ def loading_case(draw: Draw, plan: Break) -> Case:
 def _model(draw: Draw, plan: Break) -> dict[str, Any]:
     shapes = {name: each.shape for name, each in plan.model().named_parameters()}
     weights = {name: (SPREAD * draw.normal(shape)).to(plan.dtype) for name, shape in shapes.items()}
-    return {"widths": plan.widths, "weights": weights, "frozen": list(plan.frozen)}
+    return {"widths": plan.widths, "weights": weights, "frozen": list(plan.frozen), "groups": plan.groups_of_names()}
 
 
-def _settings(draw: Draw) -> list[dict[str, Any]]:
-    """Of matrices and of vectors: only matrices decay, as usual."""
+def _settings(draw: Draw, plan: Break) -> list[dict[str, Any]]:
+    """Of each group: only matrices decay, as usual."""
     betas, eps = (draw.rate(0.5, 0.9), draw.rate(0.8, 0.99)), draw.rate(0.001, 0.01)
-    group = {"betas": betas, "eps": eps}
-    return [
-        {"lr": draw.rate(0.01, 0.1), **group, "weight_decay": draw.rate(0.1, 0.5)},
-        {"lr": draw.rate(0.01, 0.1), **group, "weight_decay": 0.0},
-    ]
+    group = {"betas": betas, "eps": eps, "amsgrad": plan.amsgrad}
+    matrices = {"lr": draw.rate(0.01, 0.1), **group, "weight_decay": draw.rate(0.1, 0.5)}
+    others = [{"lr": draw.rate(0.01, 0.1), **group, "weight_decay": 0.0} for _ in range(plan.groups - 1)]
+    return [matrices, *others]
 
 
 def _batches(draw: Draw, plan: Break, number: int) -> list[Batch]:
@@ -236,24 +252,28 @@ class WholeTraining:
 def _adamw(
     parameter: torch.Tensor, gradient: torch.Tensor, moments: dict[str, torch.Tensor], steps: int, group: dict[str, Any]
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """A step of AdamW (Loshchilov and Hutter, 2019): the new parameter and its new moments."""
+    """A step of AdamW (Loshchilov and Hutter, 2019): the new parameter and its new moments.
+
+    With a maximum among them, that of AMSGrad (Reddi, Kale and Kumar, 2018).
+    """
     first, second = group["betas"]
     mean = first * moments["exp_avg"] + (1 - first) * gradient
     square = second * moments["exp_avg_sq"] + (1 - second) * gradient.square()
-    scale = (square / (1 - second**steps)).sqrt() + group["eps"]
+    new = {"exp_avg": mean, "exp_avg_sq": square}
+    if MAXIMUM in moments:
+        new[MAXIMUM] = torch.maximum(moments[MAXIMUM], square)
+    scale = (new.get(MAXIMUM, square) / (1 - second**steps)).sqrt() + group["eps"]
     kept = (1 - group["lr"] * group["weight_decay"]) * parameter
     moved = kept - group["lr"] / (1 - first**steps) * mean / scale
-    return moved, {"exp_avg": mean, "exp_avg_sq": square}
+    return moved, new
 
 
 def fresh(case: Case) -> KnownState:
     """What ranks have at the beginning, before a state is loaded."""
     plan, given = case.facts, case.inputs[0]
-    names: dict[bool, list[str]] = {True: [], False: []}
-    for name, each in given["weights"].items():
-        names[each.ndim > 1].append(name)
-    groups = [{**options, "params": group} for options, group in zip(given["settings"], names.values(), strict=True)]
-    zeros = {name: {key: torch.zeros_like(given["weights"][name]) for key in MOMENTS} for name in plan.trained()}
+    settings = zip(given["settings"], given["groups"], strict=True)
+    groups = [{**options, "params": list(names)} for options, names in settings]
+    zeros = {name: {key: torch.zeros_like(given["weights"][name]) for key in plan.moments} for name in plan.trained()}
     return KnownState(dict(given["weights"]), zeros, 0, groups)
 
 
@@ -266,7 +286,7 @@ def as_torchs(trained: KnownState) -> dict[str, Any]:
 
 def _of_torchs(state: Mapping[str, Any]) -> KnownState:
     states = state["optimizer"]["state"]
-    moments = {name: {key: each[key] for key in MOMENTS} for name, each in states.items()}
+    moments = {name: {key: each[key] for key in each if key != "step"} for name, each in states.items()}
     steps = {int(each["step"]) for each in states.values()}
     return KnownState(state["model"], moments, max(steps), state["optimizer"]["param_groups"])
 

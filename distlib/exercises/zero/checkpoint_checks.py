@@ -19,7 +19,6 @@ from distlib.checks.seen import Seen
 from distlib.checks.sentences import Sentences
 from distlib.checks.task import Draw, Remarks, task
 from distlib.exercises.zero.checkpoint_cases import (
-    MOMENTS,
     OPTIONS,
     Break,
     KnownState,
@@ -149,16 +148,21 @@ def has_states(seen: Seen, right: KnownState) -> Remarks:
         yield say.remark("by_number")
     yield _same_names("optimizer", states, right.moments)
     for name, moments in right.moments.items():
-        keys = {*MOMENTS, "step"}
         found = states[name]
-        if not isinstance(found, dict) or not keys <= found.keys():
-            yield say.remark("no_moments_saved", name=name, found=_form(found))
+        missing = [key for key in ("step", *moments) if not isinstance(found, dict) or key not in found]
+        if missing:
+            yield say.remark("no_moments_saved", name=name, missing=_quoted(missing), found=_form(found))
             return
         for key, whole in moments.items():
             others = {say("other_moment"): [each for other, each in moments.items() if other != key]}
             yield _is_whole(seen, f"{key} of {name}", found[key], whole, others)
         if not is_same_option(found["step"], right.steps):
             yield say.remark("steps_saved", name=name, found=_number(found["step"]), due=right.steps)
+
+
+def _quoted(keys: Sequence[str]) -> str:
+    *first, last = [f'"{key}"' for key in keys]
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _same_names(part: str, found: Mapping[str, Any], right: Mapping[str, Any]) -> Remark | None:
@@ -182,7 +186,7 @@ def _number(value: Any) -> str:
 
 
 def has_groups(seen: Seen, right: KnownState) -> Remarks:
-    """The options of both groups, and the names of their parameters."""
+    """The options of all groups, and the names of their parameters."""
     found = seen[0]["state"]["optimizer"]["param_groups"]
     names = [each.get("params") if isinstance(each, dict) else None for each in found]
     if names != [each["params"] for each in right.groups]:
@@ -305,8 +309,10 @@ def loads_states(seen: Seen, rank: int, right: KnownState) -> Remarks:
     states = seen[rank]["loaded"]["states"]
     for name, moments in right.moments.items():
         found = states[name]
-        if not {*MOMENTS, "step"} <= found.keys():
-            yield say.remark("no_moments", rank=rank, name=name, cause=say(_no_moments(seen, rank)))
+        missing = [key for key in ("step", *moments) if key not in found]
+        if missing:
+            cause = say("some_moments" if found else _no_moments(seen, rank))
+            yield say.remark("no_moments", rank=rank, name=name, missing=_quoted(missing), cause=cause)
             return
         for key, whole in moments.items():
             yield _has_rows(seen, rank, f"{key} of {name}", found[key], whole, _wrong_moments(right, name, key))
@@ -328,7 +334,7 @@ def _wrong_moments(right: KnownState, name: str, key: str) -> Mistakes:
 
 
 def loads_groups(seen: Seen, rank: int, right: KnownState) -> Remarks:
-    """The options of both groups."""
+    """The options of all groups."""
     found, begin = seen[rank]["loaded"]["groups"], fresh(seen.case).groups
     if len(found) != len(right.groups):
         yield say.remark("groups_loaded", rank=rank, found=len(found))

@@ -32,8 +32,8 @@ def train_and_save(
     """Train, call `function(model, optimizer)`, and train on.
 
     Args:
-        inputs: "widths" and "weights" of the model, the names of its "frozen" layers, and "settings" of the optimizer,
-            see `sharded`; this rank's batches "before" and "after" the call, one for each step; "decay": see `train`.
+        inputs: "widths" and "weights" of the model, the names of its "frozen" layers, "groups" of the optimizer, and
+            their "settings", see `sharded`; this rank's batches "before" and "after" the call, one for each step; "decay": see `train`.
 
     Returns:
         "state": what was returned, as it was then; "later": as it is after the last step; "parameters" at the end, see
@@ -72,7 +72,7 @@ def load_and_train(
 def sharded(inputs: Mapping[str, Any]) -> tuple[BlockModel, torch.optim.AdamW]:
     """A model whose blocks are units of fully_shard, as is the rest; and its optimizer.
 
-    The optimizer has two groups, matrices and then vectors. For each the settings are a dict of options.
+    Of each group of the optimizer's there are the names of the parameters, and as settings a dict of options.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -83,8 +83,7 @@ def sharded(inputs: Mapping[str, Any]) -> tuple[BlockModel, torch.optim.AdamW]:
     mesh = init_device_mesh("cpu", (torch.distributed.get_world_size(),))
     for unit in (*model.blocks, model):
         fully_shard(unit, mesh=mesh)
-    parameters = list(model.parameters())
-    groups = [[each for each in parameters if (each.ndim > 1) == is_matrix] for is_matrix in (True, False)]
+    groups = [[model.get_parameter(name) for name in names] for names in inputs["groups"]]
     settings = zip(groups, inputs["settings"], strict=True)
     return model, torch.optim.AdamW([{"params": group, **options} for group, options in settings])
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from distlib.checks.case import Case
-from distlib.checks.formatting import count, dtype_name
+from distlib.checks.formatting import count, dtype_name, listed
 from distlib.checks.task import Draw
 from distlib.exercises.zero.cases import FREE_SHARDS, ODD_BYTES, FlatShards
 from distlib.exercises.zero.unit_plays import UnitModel, shard
@@ -26,7 +26,7 @@ class Sharding:
     Attributes:
         ranks: how many there are.
         widths: of the first unit's inputs, and of each unit's outputs.
-        layers: linear layers of each unit.
+        layers: linear layers of each unit, or of all.
         biases: whether they have some.
         steps: of the optimizer.
         passes: forward and backward passes in each step.
@@ -40,7 +40,7 @@ class Sharding:
 
     ranks: int
     widths: Sequence[int]
-    layers: int = 1
+    layers: int | Sequence[int] = 1
     biases: bool = True
     steps: int = 2
     passes: int = 1
@@ -59,11 +59,17 @@ class Sharding:
     @property
     def units(self) -> list[FlatShards]:
         """Each unit's parameters, as they are registered: what computes first comes last."""
-        return [FlatShards(self.ranks, self._shapes(*pair), self.dtype) for pair in pairwise(self.widths)]
+        each = zip(pairwise(self.widths), self._layers, strict=True)
+        return [FlatShards(self.ranks, self._shapes(*pair, layers), self.dtype) for pair, layers in each]
 
-    def _shapes(self, inputs: int, outputs: int) -> list[tuple[int, ...]]:
+    @property
+    def _layers(self) -> Sequence[int]:
+        """Of each unit."""
+        return [self.layers] * (len(self.widths) - 1) if isinstance(self.layers, int) else self.layers
+
+    def _shapes(self, inputs: int, outputs: int, layers: int) -> list[tuple[int, ...]]:
         bias: list[tuple[int, ...]] = [(outputs,)] * self.biases
-        return [(outputs, outputs), *bias] * (self.layers - 1) + [(outputs, inputs), *bias]
+        return [(outputs, outputs), *bias] * (layers - 1) + [(outputs, inputs), *bias]
 
     @property
     def shards(self) -> int:
@@ -78,7 +84,7 @@ class Sharding:
     @property
     def odd_bytes(self) -> int:
         """The bytes of activations that are alive during a pass, at most."""
-        outputs = sum(self.widths) * self.layers + OUTPUTS_ALIVE * max(self.widths)
+        outputs = sum(self.widths) * max(self._layers) + OUTPUTS_ALIVE * max(self.widths)
         outputs += 2 * (self.inputs - 1) * self.widths[0]
         outputs += (self.tensors - 1) * (sum(self.widths) + 2 * max(self.widths))
         return math.prod(self.samples) * outputs * self.dtype.itemsize + ODD_BYTES
@@ -107,6 +113,7 @@ class Sharding:
         shape = [*self.samples, self.widths[0]]
         parts += [f"{self.inputs} inputs of shape {shape}"] * (self.inputs > 1)
         parts += ["without biases"] * (not self.biases)
+        parts += [f"of {listed(self._layers)} layers"] * (len({*self._layers}) > 1)
         parts += [f"each of {self.tensors} tensors"] * (self.tensors > 1)
         parts += ["with evaluation"] * self.evaluates + ["two models in turn"] * self.next_to
         return ", ".join([*parts, count(self.steps, "step")])

@@ -11,7 +11,9 @@ def load_whole_state(model, optimizer, state):
 
     told = [None]
     if dist.get_rank() == 0:
-        steps = {name: float(each["step"]) for name, each in state["optimizer"]["state"].items()}
+        steps = {}
+        for name, each in state["optimizer"]["state"].items():
+            steps[name] = float(each["step"]), [key for key in each if key != "step"]
         told = [(steps, state["optimizer"]["param_groups"])]
     dist.broadcast_object_list(told, 0)
     steps, groups = told[0]
@@ -19,9 +21,10 @@ def load_whole_state(model, optimizer, state):
         for name, parameter in model.named_parameters():
             rows((name,), parameter)
             if name in steps:
-                moments = {key: torch.zeros_like(parameter) for key in ("exp_avg", "exp_avg_sq")}
+                step, keys = steps[name]
+                moments = {key: torch.zeros_like(parameter) for key in keys}
                 for key, moment in moments.items():
                     rows((name, key), moment)
-                optimizer.state[parameter] = {"step": torch.tensor(steps[name]), **moments}
+                optimizer.state[parameter] = {"step": torch.tensor(step), **moments}
     for group, saved in zip(optimizer.param_groups, groups):
         group.update({key: value for key, value in saved.items() if key != "params"})

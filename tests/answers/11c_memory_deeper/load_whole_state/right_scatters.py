@@ -11,7 +11,7 @@ def load_whole_state(model, optimizer, state):
         return distribute_tensor(tensor.detach().clone(), like.device_mesh, like.placements)
 
     saved = state["optimizer"] if root else {"state": {}, "param_groups": []}
-    heading = {name: each["step"].item() for name, each in saved["state"].items()}
+    heading = {name: (each["step"].item(), sorted({*each} - {"step"})) for name, each in saved["state"].items()}
     told = [heading, saved["param_groups"]]
     dist.broadcast_object_list(told, src=0)
     trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -22,8 +22,9 @@ def load_whole_state(model, optimizer, state):
         parameter.data.to_local().copy_(loaded.to_local())
         if name in told[0]:
             mine = saved["state"].get(name, {})
-            moments = {key: cut(mine.get(key), parameter) for key in ("exp_avg", "exp_avg_sq")}
-            states[numbers[parameter]] = {"step": torch.tensor(told[0][name]), **moments}
+            step, keys = told[0][name]
+            moments = {key: cut(mine.get(key), parameter) for key in keys}
+            states[numbers[parameter]] = {"step": torch.tensor(step), **moments}
     groups = optimizer.state_dict()["param_groups"]
     groups = [{**new, "params": own["params"]} for own, new in zip(groups, told[1])]
     optimizer.load_state_dict({"state": states, "param_groups": groups})
