@@ -415,7 +415,8 @@ def check_data_parallel_step(draw: Draw, *, world_sizes: Sequence[int], steps: S
         numbers = torch.Generator().manual_seed(random.Random(f"{seed} {ranks} {step}").getrandbits(60))
         frozen, earlier = ", a frozen layer" * bool(step.frozen), ", a gradient left from before" * step.earlier
         outputs = f", outputs of shape {list(step.output)}" * (len(step.output) != 1)
-        outputs += f", {dtype_name(step.images)} images" * bool(step.images) + ", a model of two dtypes" * bool(step.first)
+        outputs += f", {dtype_name(step.images)} images" if step.images else ""
+        outputs += ", a model of two dtypes" * bool(step.first)
         title = f"on {count(ranks, 'rank')}, {count(step.batch_size, 'image')}{outputs}{LOSSES[step.loss]}"
         yield Case(
             f"{title}{frozen}{earlier}", one_step, [_inputs_of(step, numbers) for _ in range(ranks)], step, seed=seed

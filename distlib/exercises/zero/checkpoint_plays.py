@@ -33,7 +33,8 @@ def train_and_save(
 
     Args:
         inputs: "widths" and "weights" of the model, the names of its "frozen" layers, "groups" of the optimizer, and
-            their "settings", see `sharded`; this rank's batches "before" and "after" the call, one for each step; "decay": see `train`.
+            their "settings", see `sharded`; this rank's batches "before" and "after" the call, one for each step;
+            "decay": see `train`.
 
     Returns:
         "state": what was returned, as it was then; "later": as it is after the last step; "parameters" at the end, see

@@ -64,7 +64,7 @@ class Sharding:
 
     @property
     def _layers(self) -> Sequence[int]:
-        """Of each unit."""
+        """How many linear layers each unit has."""
         return [self.layers] * (len(self.widths) - 1) if isinstance(self.layers, int) else self.layers
 
     def _shapes(self, inputs: int, outputs: int, layers: int) -> list[tuple[int, ...]]:
