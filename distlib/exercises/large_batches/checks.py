@@ -224,10 +224,15 @@ def _added(parts: Parts, name: str, weight: Callable[[int, int], float]) -> torc
 
 def _mistakes(seen: Seen, parts: Parts, rank: int, name: str, right: torch.Tensor) -> dict[str, list[torch.Tensor]]:
     old, lengths = [inputs["old"][name] for inputs in seen.case.inputs], seen.facts.lengths
+    size, total = len(lengths), sum(map(sum, lengths))
     idle = sum(before for before, own in zip(old, lengths, strict=True) if not own)
-    table = {say("old_contents"): [right + sum(old), right + old[rank], right + idle]}
+    every = sum(old)
+    left = [every, old[rank], every / size, every / total, every / total / size]  # added up, kept, averaged, divided
+    table: dict[str, list[torch.Tensor]] = {say("old_contents"): []}
     for words, each in weights(lengths, rank).items():
         table[words] = [_added(parts, name, weight) for weight in each]
+    added = [right, *(each for words, values in table.items() if words != say("zeros") for each in values)]
+    table[say("old_contents")] = [right + idle, *(each + before for each in added for before in left)]
     return table
 
 
