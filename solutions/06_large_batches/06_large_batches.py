@@ -17,18 +17,16 @@
 # %% [markdown]
 # ## How to work
 #
-# All ranks call your function at the same time. Of `comm` you need only one thing: hand it to `all_reduce`, which is
-# the library's.
+# All ranks call your function at the same time. It needs `comm` only for `all_reduce`, which is the library's and works
+# in place:
 #
 # | | |
 # |---|---|
-# | `all_reduce(comm, tensor)` | add up the tensors of all ranks, in place |
-# | `all_reduce(comm, tensor, op=ReduceOp.AVG)` | average them, in place |
+# | `all_reduce(comm, tensor)` | add up the tensors of all ranks |
+# | `all_reduce(comm, tensor, op=ReduceOp.AVG)` | average them |
 #
-# The tensor must have the same shape and dtype on every rank. The model comes in training mode: leave it there.
-#
-# **Tests look at the messages, too.** They count messages and bytes. Reduce everything in *one* all-reduce, as one flat
-# tensor. Many small ones pay for many latencies. These help to make a flat tensor and to take it apart:
+# The tests also count messages and bytes. Put all gradients into one flat tensor and reduce it in *one* all-reduce,
+# because many small ones pay many latencies. The cell below shows how to make a flat tensor and how to take it apart.
 
 # %% readonly="setup"
 from collections.abc import Callable, Sequence
@@ -98,8 +96,8 @@ def accumulate_gradients(
 
     Args:
         comm: the communicator of this rank.
-        model: the same parameters on every rank. They are not changed, only their .grad, whose
-            old contents do not count.
+        model: the same parameters on every rank, in training mode. Only their .grad is changed,
+            whose old contents do not count.
         loss_function: takes outputs and targets, returns a loss for each sample, shape
             [samples].
         microbatches: inputs and targets of this rank's samples, in pieces; the first dimension
