@@ -176,7 +176,7 @@ assert (mean_of_means - correct).norm() > 0.5 * correct.norm()
 # Only the last method is correct. The others fail in two ways.
 #
 # - **The length is wrong.** A sum without a division is 50 times too long, and a division too many makes it 4 times too
-#   short. Because the direction is correct, nothing crashes. It is as if somebody had changed the learning rate.
+#   short. Because the direction is correct, nothing crashes. For SGD, it is as if somebody had changed the rate.
 # - **The direction is wrong**, in the first two methods. The gradient of the first method has almost the correct
 #   length, so nobody notices that it is off by more than half.
 #
@@ -342,7 +342,8 @@ for gradient in world.run(talk_once_about_pieces, model, pieces):
 # six methods, with microbatches instead of ranks.
 #
 # The correct divisor is the number of tokens in the whole batch, without the padding. Because no rank knows this
-# number, the ranks first add up their counts, by an all-reduce of a single number. We do it with made-up losses:
+# number, the ranks first add up their counts, by an all-reduce of a single number. Here are four ranks, with made-up
+# losses:
 
 # %% tags=["folded"]
 # Tokens with made-up losses
@@ -379,13 +380,14 @@ assert abs(by_token - float(torch.cat(token_losses).mean())) < 1e-4
 assert naive > by_token + 0.2 and TOKENS[0] == 16 * TOKENS[1]
 
 # %% [markdown]
-# **In a language model, the size of a batch is its number of tokens.**
+# **In a language model, the divisor is the number of tokens in the whole batch.**
 #
 # <details><summary>Where this stops being true</summary>
 #
 # | if … | then … |
 # |---|---|
-# | all pieces have equally many tokens, as packed texts have | the mean of the means is correct |
+# | all pieces have equally many tokens, as packed texts have | the mean of the means is correct, too |
+# | a token has no loss, as padding or a prompt | it does not count |
 #
 # </details>
 #
@@ -714,8 +716,8 @@ heat_map(
 )
 
 # %% [markdown]
-# - **Diagonals.** In the lower left, training is too slow. There one cell down and one cell to the right changes
-#   nothing: twice the batch with twice the rate gives the same accuracy. This is the linear rule.
+# - **Diagonals.** In the lower left, training is too slow. There, up to 32 workers, one cell down and one cell to the
+#   right changes nothing: twice the batch with twice the rate gives the same accuracy. This is the linear rule.
 # - **A ceiling.** Between 6.4 and 12.8 there is a rate that no batch can pass. A larger batch makes the gradient more
 #   exact, but it does not make the valley of the loss wider.
 # - **A ridge.** The best rate of a row moves to the right as the batch grows, up to the ceiling. From there on, more
@@ -759,7 +761,7 @@ assert all(
 # | the network differs | the ceiling moves: a second hidden layer halves it, and with Tanh we found almost none |
 # | the optimizer is Adam | the linear rule is one of two guesses, see lesson 06b |
 #
-# One test image is 0.4 %, so a few tenths between two cells mean nothing. We repeated the map with other seeds, with 5
+# One test image is 0.4%, so a few tenths between two cells mean nothing. We repeated the map with other seeds, with 5
 # and with 20 epochs, and with a fifth of the labels replaced at random. The ceiling stayed where it is. With wrong
 # labels the best rate of a small batch is lower, because there is more noise to average.
 #
@@ -872,8 +874,9 @@ assert needed[32] > 0.8 * needed[8]
 # ## In real frameworks
 #
 # Torch's `DistributedDataParallel` (DDP) averages the gradients of the ranks, because it knows nothing of your batch.
-# With the mean loss on every rank, it makes the mistake of our first method. **With DDP, also multiply the loss by the
-# number of ranks**, because DDP divides by this number.
+# With the mean loss on every rank it is our first method, which is wrong as soon as the pieces are unequal. So divide
+# by the size of the whole batch here, too. **With DDP, also multiply the loss by the number of ranks**, because DDP
+# divides by this number.
 #
 # DDP also talks in each backward pass. For accumulation, run all microbatches but the last inside `no_sync()`, the
 # forward pass as well as the backward pass, because DDP decides in the forward pass whether it will talk.
@@ -927,7 +930,7 @@ world.close()
 #
 # <details><summary>In more words, and where these sentences stop being true</summary>
 #
-# - The size of the batch is its number of tokens, if samples are tokens. With DDP, multiply by the number of ranks.
+# - Of a language model, the samples are tokens. With DDP, also multiply by the number of ranks.
 # - $N$ workers give more images per second, but not as many times more learning.
 # - The ceiling is a ceiling of the *rate*: no batch can pass it here.
 # - Repeat with several seeds, and look at every run: a mean hides the one that broke.

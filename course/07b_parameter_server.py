@@ -1496,7 +1496,7 @@ assert torch.equal(gradient.indices()[0], row_of[places].unique())
 #   workers themselves, and in each step the workers exchange the touched rows, and then their gradients, each with
 #   each. That is an *all-to-all*, and synchronous. TorchRec does it, on GPUs with fast links.
 # - **Unreliable or unequal workers**: machines that are rented by the minute and taken away, or phones. Federated
-#   learning has a server for the same reason, though its rounds are more like lesson 06's local SGD. Its workers'
+#   learning has a server for the same reason, though its rounds are more like lesson 06b's local SGD. Its workers'
 #   data are never mixed: remember the 8s and 9s.
 #
 # A third way has neither a server nor an all-reduce: each rank averages with a few neighbors. That is **gossip**, and

@@ -13,7 +13,7 @@
 # - say what a slow rank or a slow link costs gossip, and what it costs an all-reduce.
 #
 # **Time:** about 130 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), and the part on local SGD in
-# [Large batches](06_large_batches.ipynb). No GPU.
+# [How large a batch](06b_how_large_a_batch.ipynb). No GPU.
 
 # %% tags=["folded"]
 # What this lesson imports, and four ranks
@@ -625,7 +625,7 @@ def over_seeds(found: torch.Tensor) -> torch.Tensor:
 
 # %% [markdown]
 # A rate that suits one way need not suit another. So every way gets the rate that is best for it, of five. "Best" is by
-# the test images, which flatters all ways alike. **never** is the control: 16 ranks that learn alone. In lesson 06 it
+# the test images, which flatters all ways alike. **never** is the control: 16 ranks that learn alone. In lesson 06b it
 # showed how little messages matter if every rank has enough images of all kinds. Here a rank has 96. **Complete graph**
 # is another control: gossip with $\rho = 0$, in which every rank takes the mean of all models, and then its own
 # gradient. The last column has a best rate of its own.
@@ -1569,7 +1569,7 @@ assert all(learned[SGD_4][k] > learned["ring, every 4th"][k] + 0.05 for k in (0,
 # sends whole tensors, and with two edges across the link twice as much. A graph that ignores the network, like the
 # one-peer exponential one, is worst: with the ranks numbered like this, its hop of 8 crosses the link with all 16. What
 # gossip *can* do is cross the link seldom. But here its rival is plainly better: an all-reduce in every fourth step
-# takes less time, and learns more. (It is local SGD, see lesson 06.)
+# takes less time, and learns more. (It is local SGD, see lesson 06b.)
 #
 # ## One-way streets
 #

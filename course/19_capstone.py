@@ -124,9 +124,10 @@ assert "model.clip_grad_norm(MAX_NORM)" in inspect.getsource(with_zero)
 # %% [markdown]
 # ## Which ways give the same model?
 #
-# All nine train eight steps. The parameter server is asynchronous, with seven workers. Local SGD averages after every
-# fourth step. In gossip each rank talks to two neighbors. The pipeline has eight stages and four microbatches, and the
-# mesh is DP 2 × PP 2 × TP 2. All ranks are simulated, which takes some tens of seconds.
+# All nine train eight steps. The parameter server is asynchronous, with seven workers. In local SGD each rank takes
+# steps on its own, and after every fourth step the ranks average their models. In gossip each rank talks to two
+# neighbors. The pipeline has eight stages and four microbatches, and the mesh is DP 2 × PP 2 × TP 2. All ranks are
+# simulated, which takes some tens of seconds.
 
 # %%
 guess_1 = predict(

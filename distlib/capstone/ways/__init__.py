@@ -10,7 +10,7 @@ step_costs            what a step costs: messages, bytes, memory, virtual second
 
 alone                 one process
 with_ddp              lesson 05
-with_local_sgd        lesson 06
+with_local_sgd        lesson 06b
 with_parameter_server lesson 07b, asynchronous
 with_gossip           lesson 08
 with_pipeline         lesson 09

@@ -1,4 +1,4 @@
-"""Local steps, lesson 06: each rank trains a model of its own for some steps; then all take the average model.
+"""Local steps, lesson 06b: each rank trains a model of its own for some steps; then all take the average model.
 
 rank 0    step step step step ┐
 rank 1    step step step step ┼─ all-reduce of the parameters ──► every rank: the average model
