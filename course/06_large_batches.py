@@ -12,7 +12,7 @@
 # > - choose a learning rate for a larger batch, and say which rate no batch can pass,
 # > - say from which batch size on more workers save few steps.
 # >
-# > **Time:** about 45 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), and [DDP](05_ddp.ipynb) for the part on
+# > **Time:** about 50 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), and [DDP](05_ddp.ipynb) for the part on
 # > real frameworks. No GPU.
 
 # %% tags=["folded"]
