@@ -11,7 +11,7 @@
 # > - count the calls and the messages of a step,
 # > - say when more ranks make a step slower, and why PyTorch recommends DDP.
 # >
-# > **Time:** about 35 minutes. **You need:** [All-reduce](02_all_reduce.ipynb). No GPU.
+# > **Time:** about 40 minutes. **You need:** [All-reduce](02_all_reduce.ipynb). No GPU.
 
 # %% tags=["folded"]
 # The imports and the model

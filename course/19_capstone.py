@@ -12,7 +12,7 @@
 # > - tell a fast step from a fast training,
 # > - let a training go on after a kill.
 # >
-# > **Time:** about 55 minutes. **You need:** [DDP](05_ddp.ipynb), [Large batches](06_large_batches.ipynb),
+# > **Time:** about 60 minutes. **You need:** [DDP](05_ddp.ipynb), [Large batches](06_large_batches.ipynb),
 # > [Without waiting](07_without_waiting.ipynb), [Pipeline](09_pipeline.ipynb), [Tensor
 # > parallelism](10_tensor_parallel.ipynb), [ZeRO](11_zero.ipynb), [Hybrid](12_hybrid.ipynb) and
 # > [Environments](16_environments.ipynb). No GPU.
