@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from distlib.classroom.self_check.check_saved import check_saved
-from distlib.classroom.self_check.results import ExerciseError
+from distlib.classroom.self_check.results import ExerciseError, Results
 from distlib.classroom.self_check.table import Table
 from distlib.cli.saying import say
 from distlib.cli.where_am_i import show_progress
@@ -22,17 +22,27 @@ def check(name: str, notebook: Path | None) -> int:
     if not name:
         return _without_a_name(notebook)
     try:
-        if sys.stderr.isatty():
-            say(f"Running the tests of {name} …", sys.stderr)
-        results = check_saved(name, notebook)
+        results = run_check(name, notebook)
     except ExerciseError as error:
         say(str(error), sys.stderr)
         return 1
     except KeyboardInterrupt:
         say("\nStopped.", sys.stderr)
         return 130
-    say(str(Table(results)))
     return 0 if results.passes else 1
+
+
+def run_check(name: str, notebook: Path | None) -> Results:
+    """Run the tests and print the table. name, notebook: see `check`.
+
+    Raises:
+        ExerciseError: see `check_saved`.
+    """
+    if sys.stderr.isatty():
+        say(f"Running the tests of {name} …", sys.stderr)
+    results = check_saved(name, notebook)
+    say(str(Table(results)))
+    return results
 
 
 def _without_a_name(notebook: Path | None) -> int:

@@ -8,6 +8,7 @@ import sys
 from distlib.classroom.uploads.hand_in import Declined, HandInError, Interrupted, hand_in_notebook
 from distlib.classroom.uploads.hand_in_games import GamesReceipt, hand_in_games
 from distlib.classroom.uploads.receipt import Receipt
+from distlib.cli.check import run_check
 from distlib.cli.saying import say
 from distlib.games.handed_plays import ASSIGNMENT as GAMES
 
@@ -42,4 +43,5 @@ def _hand_in(options: argparse.Namespace) -> Receipt | GamesReceipt:
         sure=options.yes,
         again=options.again,
         ran=(),
+        check=run_check if sys.stdin.isatty() else None,
     )

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import nbformat
@@ -21,10 +22,12 @@ from distlib.classroom.grader.mistakes import cause_of
 from distlib.classroom.grader.source import Source, make_source
 from distlib.classroom.grader.submission import read_submission
 from distlib.classroom.my_course.last_check import keep_check
+from distlib.classroom.register.term_dates import DUE_DATES, TermDates, text_of
 from distlib.classroom.self_check.check_saved import check_saved
 from distlib.classroom.self_check.results import FAILS, PASSES, FunctionRow, Result, Results, as_graded
 from distlib.classroom.self_check.validate import with_causes
-from distlib.classroom.uploads.hand_in import hand_in_notebook
+from distlib.classroom.uploads.graded_with import GRADED_WITH
+from distlib.classroom.uploads.hand_in import Declined, hand_in_notebook
 from distlib.classroom.uploads.receipt import Receipt
 from distlib.python_text import why_not_python
 from tests.tools.broken_answers import BY_TEXT, NEWER, RIGHT
@@ -196,7 +199,7 @@ def test_a_given_cell(way: str, course: StudentsCourse) -> None:
         course.cell("setup").source = "unit = 2"
     receipt = course.hand_in()
     assert not_answered(receipt) == {}
-    assert f"the given cell setup was {way}; it is graded as it was given out." in receipt.remarks
+    assert dict(receipt.rows())["given"] == f"1 of 5 cells of the exercise: setup was {way}; graded as given out"
 
 
 def test_a_cell_that_is_gone(course: StudentsCourse) -> None:
@@ -219,10 +222,59 @@ def test_a_function_that_failed_in_its_last_check(course: StudentsCourse) -> Non
     course.cell("first").source += "  # mended"
     receipt = course.hand_in()
     assert not_answered(receipt) == {}
-    (remark,) = receipt.remarks
-    assert (
-        "first failed in your last check, at " in remark and f"distlib check {NAME} tells whether it passes" in remark
-    )
+    said = dict(receipt.rows())["checked"]
+    assert re.fullmatch(
+        rf"at [\d:]+: second passed; first changed since; distlib check {NAME} tells what passes", said
+    ), said
+
+
+def test_five_lines_say_what_it_takes(course: StudentsCourse) -> None:
+    due = datetime.now(UTC) + timedelta(days=2)
+    (course.root / DUE_DATES).write_text(text_of(TermDates({NAME: due})))
+    (course.root / GRADED_WITH).write_text("Python 3.99\n")
+    rows = dict(course.hand_in().rows())
+    assert list(rows) == ["time", "due", "notebook", "SHA-256", "answered", "given", "checked", "Python"]
+    assert rows["answered"] == "first, second (2 of 2)" and rows["due"].endswith("after this")
+    assert rows["given"] == "all 5 cells of the exercise are there, unchanged"
+    assert rows["checked"] == f"never; distlib check {NAME} tells what passes"
+    assert rows["Python"] == f"{HERE} here, 3.99 for grading"
+    course.keep_check()
+    (course.root / GRADED_WITH).write_text(f"Python {HERE}\n")
+    rows = dict(course.hand_in().rows())
+    assert re.fullmatch(r"at [\d:]+: first, second passed", rows["checked"])
+    assert rows["Python"] == f"{HERE}, here and for grading"
+
+
+def test_a_check_is_offered_for_what_was_not_checked_as_it_stands(course: StudentsCourse) -> None:
+    course.keep_check()
+    course.cell("second").source = "def second(x):\n    return x + 2"
+    course.path.write_text(json.dumps(course.notebook))
+    asked: list[str] = []
+    answers = iter(["y", "n", "n", "y", "y"])
+
+    def ask(question: str) -> str:
+        asked.append(question)
+        return next(answers)
+
+    def hand_in(failing: str) -> Receipt:
+        check = lambda name, path: course.keep_check(failing)  # noqa: E731
+        return hand_in_notebook(NAME, start=course.path.parent, student="ada", ran=(), ask=ask, check=check)
+
+    with pytest.raises(Declined, match=f"Nothing was handed in. To see it again: distlib check {NAME}"):
+        hand_in("second")
+    assert asked == [
+        "second: not checked as it stands. Run the tests now? [y/N] ",
+        "second: not right yet. Hand it in as it is? [y/N] ",
+    ]
+    course.keep_check()
+    course.cell("second").source += "\n"
+    assert not_answered(hand_in("second")) == {} and len(asked) == 2, "all is checked as it stands"
+    course.cell("first").source = "def first(x):\n    return x + x + 1 - 1"
+    course.path.write_text(json.dumps(course.notebook))
+    assert "first changed since" in dict(hand_in("first").rows())["checked"] and len(asked) == 3
+    course.cell("first").source = "def first(x):\n    return x + x + 0"
+    course.path.write_text(json.dumps(course.notebook))
+    assert not_answered(hand_in("first")).keys() == {"first"} and len(asked) == 5
 
 
 def test_a_check_of_an_earlier_version_of_the_course_counts(course: StudentsCourse) -> None:

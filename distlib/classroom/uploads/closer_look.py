@@ -8,14 +8,15 @@ from datetime import UTC, datetime
 
 from distlib.classroom.grader.definitions import tests_of
 from distlib.classroom.grader.submission import HandedCell
-from distlib.classroom.my_course.evidence import FAILED_BEFORE, LastCheck
-from distlib.classroom.self_check.results import FAILS
+from distlib.classroom.my_course.evidence import FAILED_BEFORE, NOT_CHECKED, PASSED_BEFORE, LastCheck
+from distlib.classroom.self_check.results import FAILS, PASSES
 from distlib.classroom.uploads.answers import ANSWERED, Answer, is_code, number_of
 from distlib.classroom.uploads.cell_faults import in_words, never_ends, unknown_names
 from distlib.classroom.uploads.given_cells import expected_cells, faults_of_given
 from distlib.classroom.uploads.receipt import clock
 from distlib.classroom.uploads.recognize import cell_of, is_given
-from distlib.python_text import MAGIC_OF_A_CELL, why_not_python
+from distlib.classroom.words import was
+from distlib.python_text import MAGIC_OF_A_CELL, Version, here, shown, why_not_python
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Look:
         starts: texts of solution cells as students get them.
         given: the exercise's own cells, by name, with their texts.
         last: what the last check of this notebook said.
+        graded_with: the Python that the class is graded with; None if that is not known.
     """
 
     exercise: str
@@ -37,25 +39,74 @@ class Look:
     starts: Collection[str]
     given: Mapping[str, str]
     last: LastCheck
+    graded_with: Version | None = None
 
     def states(self) -> list[Answer]:
         """The answers; those with a fault are not answered any more."""
         return [Answer(each.function, self._fault(each) or each.state) for each in self.answers]
 
     def remarks(self) -> list[str]:
-        """What a student should know besides: about given cells, the last check, and cells of the student's own."""
-        tests = {name for each in self.answers for name in tests_of(each.function)}
-        changed = [
-            f"the given cell {name} {fault}; it is graded as it was given out."
-            for name, fault in self._faults_of_given.items()
-            if name not in tests
-        ]
-        return [*changed, *self._changed_since_the_check(), *_own_cells(self.cells)]
+        """What a student should know about cells of his or her own."""
+        return list(_own_cells(self.cells))
+
+    def summary(self) -> list[tuple[str, str]]:
+        """What a receipt says in any case, by a word for each line: given cells, last check, Python."""
+        return [("given", self._given_cells()), ("checked", self._last_check()), ("Python", self._python())]
+
+    def to_check(self) -> list[str]:
+        """The functions of which the last check says nothing as they stand, and whose text shows no fault."""
+        answered = {each.function for each in self.states() if each.state == ANSWERED}
+        verdicts = self._verdicts().items()
+        return [name for name, verdict in verdicts if name in answered and verdict not in (PASSES, FAILS)]
+
+    def failing(self) -> list[str]:
+        """The functions that failed in the last check, as they stand."""
+        return [name for name, verdict in self._verdicts().items() if verdict == FAILS]
+
+    def _given_cells(self) -> str:
+        faults, number = self._faults_of_given, len(self._expected)
+        if not faults:
+            return f"all {number} cells of the exercise are there, unchanged"
+        said = ", ".join(f"{name} {fault}" for name, fault in faults.items())
+        return f"{len(faults)} of {number} cells of the exercise: {said}; graded as given out"
+
+    def _last_check(self) -> str:
+        """ "at 21:47:02: scatter and gather pass; broadcast failed; shift changed since; distlib check 01 tells"."""
+        tells = f"distlib check {self.exercise} tells what passes"
+        if self.last.checked is None:
+            return f"never; {tells}"
+        verdicts = self._verdicts()
+        groups = {
+            "passed": [PASSES],
+            "failed": [FAILS],
+            "changed since": [PASSED_BEFORE, FAILED_BEFORE],
+            "not checked": [NOT_CHECKED],
+        }
+        found = {words: [name for name, said in verdicts.items() if said in of] for words, of in groups.items()}
+        said = [f"{', '.join(names)} {_verb(words, names)}" for words, names in found.items() if names]
+        advice = [tells] if self.to_check() else []
+        return f"{self._when().removeprefix(', ')}: {'; '.join([*(said or ['nothing of this was written']), *advice])}"
+
+    def _python(self) -> str:
+        if self.graded_with is None:
+            return f"{shown(here())} here; which one grades is not known here"
+        if self.graded_with == here():
+            return f"{shown(here())}, here and for grading"
+        return f"{shown(here())} here, {shown(self.graded_with)} for grading"
+
+    def _verdicts(self) -> dict[str, str]:
+        """What the last check says of each function that is written, see `LastCheck.verdict`."""
+        cells = {each.function: self._code_of(each) for each in self.answers if not each.is_empty}
+        return {name: self.last.verdict(name, cell.source) for name, cell in cells.items() if cell}
+
+    @property
+    def _expected(self) -> dict[str, str]:
+        functions = [each.function for each in self.answers if self._code_of(each)]
+        return expected_cells(self.given, self.cells, functions)
 
     @property
     def _faults_of_given(self) -> dict[str, str]:
-        functions = [each.function for each in self.answers if self._code_of(each)]
-        return faults_of_given(self.cells, expected_cells(self.given, self.cells, functions))
+        return faults_of_given(self.cells, self._expected)
 
     def _fault(self, answer: Answer) -> str:
         """What is wrong with an answer whose text shows nothing; "" if nothing is."""
@@ -77,15 +128,12 @@ class Look:
         cell = cell_of(self.cells, answer.function)
         return cell if cell is not None and is_code(cell, self.starts) else None
 
-    def _changed_since_the_check(self) -> Iterator[str]:
-        for each in self.answers:
-            cell = cell_of(self.cells, each.function)
-            if each.state == ANSWERED and cell and self.last.verdict(each.function, cell.source) == FAILED_BEFORE:
-                again = f"distlib check {self.exercise} tells whether it passes now"
-                yield f"{each.function} failed in your last check{self._when()}; it has changed since: {again}."
-
     def _when(self) -> str:
         return f", at {clock(self.last.checked, datetime.now(UTC))}" if self.last.checked else ""
+
+
+def _verb(words: str, names: Sequence[str]) -> str:
+    return f"{was(len(names))} {words}" if words == "not checked" else words
 
 
 def _own_cells(cells: Sequence[HandedCell]) -> Iterator[str]:

@@ -10,7 +10,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -36,6 +36,7 @@ from distlib.classroom.uploads.upload_names import full_name, upload_name
 from distlib.course_root import course_folder
 
 Ask = Callable[[str], str]
+Check = Callable[[str, Path], object]
 _SAVED_MEANWHILE = "The notebook was saved meanwhile; this is about the newer one."
 _LARGE = 20 << 20  # bytes, above which learning platforms begin to refuse
 
@@ -74,6 +75,7 @@ def hand_in_notebook(
     start: Path | None = None,
     ask: Ask = input,
     ran: Sequence[str] | None = None,
+    check: Check | None = None,
 ) -> Receipt:
     """Hand in a notebook as it is saved. What has not changed since it was handed in is not handed in again.
 
@@ -87,6 +89,8 @@ def hand_in_notebook(
         start: a folder, by default the current one.
         ask: asks a question, and returns what is typed.
         ran: the text of every cell that the notebook's kernel has run; by default it is found out.
+        check: checks a notebook by its name and path, shows what passes, and keeps it. It is offered where something
+            was not checked as it stands; None: nothing is offered.
 
     Raises:
         HandInError: nothing was handed in. Declined: because the student said no.
@@ -96,7 +100,7 @@ def hand_in_notebook(
     name = full_name(name, (other.name for other in known if other.is_exercise))
     path = _find(name, notebook, start)
     ran = ran_in_this_kernel() if ran is None else ran
-    wishes = _Wishes(student, sure, asks_again, again)
+    wishes = _Wishes(student, sure, asks_again, again, check)
     try:
         try:
             return _hand_in(name, path, known, wishes, ran, ask)
@@ -114,6 +118,7 @@ class _Wishes:
     sure: bool
     asks_again: bool
     again: bool
+    check: Check | None = None
 
 
 def _hand_in(
@@ -131,14 +136,16 @@ def _hand_in(
         functions = _functions(name, cells, known, path)
         _check_saved(cells, functions, path, ran)
         look = _look(name, cells, functions, known, path)
-        answers = look.states()
         twice = [each.advice for each in several(cells, functions)]
         remarks = [*filter(None, [said]), *twice, *look.remarks(), *_remarks(path, copy)]
-        work = _NotebookToHandIn(path, copy, _content(cells), answers, remarks, _full_points(cells))
+        work = _NotebookToHandIn(path, copy, _content(cells), look, remarks, _full_points(cells))
         if not wishes.again and (earlier := _earlier(work, wishes.student)) is not None:
             return earlier
         if not wishes.sure:
-            _ask_if_empty(name, answers, asking)
+            _ask_if_empty(name, work.answers, asking)
+        if wishes.check and not wishes.sure:
+            _offer_to_check(look, path, wishes.check, asking)
+            work = replace(work, look=_look(name, cells, functions, known, path))
         if wishes.asks_again:
             _ask_if_again(work, asking)
         return _deliver(work, wishes.student, asking)
@@ -184,16 +191,22 @@ class _NotebookToHandIn:
         path: of the student's file.
         copy: of it, named as the exercise.
         content: a hash of what is written in it.
-        answers, remarks: for the receipt.
+        look: what it shows, for the receipt.
+        remarks: likewise.
         full: the points that can be had.
     """
 
     path: Path
     copy: Path
     content: str
-    answers: Sequence[Answer]
+    look: Look
     remarks: Sequence[str]
     full: float
+
+    @property
+    def answers(self) -> list[Answer]:
+        """Which functions are answered."""
+        return self.look.states()
 
     def due(self, time: datetime) -> str:
         """What the due date means for a hand-in at this time."""
@@ -229,6 +242,7 @@ def _deliver(work: _NotebookToHandIn, student: str, ask: Ask) -> Receipt:
         exchange.course if exchange else "",
         work.remarks,
         due=work.due(now),
+        looked=work.look.summary(),
     )
     folder.keep_receipt(receipt, work.content)
     return receipt
@@ -257,7 +271,18 @@ def _earlier(work: _NotebookToHandIn, student: str) -> Receipt | None:
     file = folder.path / last.file if last.file else None
     same = _saved_at(work.copy)
     return Receipt(
-        name, time, work.path, saved, last.sha256, work.answers, file, course, work.remarks, same, work.due(time)
+        name,
+        time,
+        work.path,
+        saved,
+        last.sha256,
+        work.answers,
+        file,
+        course,
+        work.remarks,
+        same,
+        work.due(time),
+        work.look.summary(),
     )
 
 
@@ -334,8 +359,9 @@ def _look(name: str, cells: Sequence[HandedCell], functions: Sequence[str], know
     course = course_folder(path.parent)
     starts = {text for each in known if each.name == name for text in each.starts}
     given = {cell: text for each in known if each.name == name for cell, text in each.given}
-    answers = read_answers(cells, functions, starts, graded_with(course or Path(distlib.__file__).parents[1]))
-    return Look(name, cells, answers, starts, given, read_check(course, name)[0] if course else LastCheck())
+    graded = graded_with(course or Path(distlib.__file__).parents[1])
+    answers = read_answers(cells, functions, starts, graded)
+    return Look(name, cells, answers, starts, given, read_check(course, name)[0] if course else LastCheck(), graded)
 
 
 def _check_saved(cells: Sequence[HandedCell], functions: Sequence[str], path: Path, ran: Sequence[str]) -> None:
@@ -359,6 +385,29 @@ def _remarks(path: Path, copy: Path) -> list[str]:
 
 
 # ── questions ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _offer_to_check(look: Look, path: Path, check: Check, ask: Ask) -> None:
+    """Offer to run the tests now, and ask once more if a function fails.
+
+    Raises:
+        Declined: something fails, and the student wants to mend it first.
+    """
+    otherwise = "to hand in without a question: --yes."
+    if names := look.to_check():
+        fact = f"{', '.join(names)}: not checked as {'it stands' if len(names) == 1 else 'they stand'}."
+        if not _agreed(f"{fact} Run the tests now? [y/N] ", ask, otherwise):
+            return
+        try:
+            check(look.exercise, path)
+        except ExerciseError as error:
+            raise HandInError(str(error)) from None
+        last = read_check(folder, look.exercise)[0] if (folder := course_folder(path.parent)) else look.last
+        look = replace(look, last=last)
+        if (failing := look.failing()) and not _agreed(
+            f"{', '.join(failing)}: not right yet. Hand it in as it is? [y/N] ", ask, otherwise
+        ):
+            raise Declined(f"Nothing was handed in. To see it again: distlib check {look.exercise}")
 
 
 def _ask_if_empty(name: str, answers: Sequence[Answer], ask: Ask) -> None:

@@ -30,6 +30,7 @@ class Receipt:
         file: what is to be uploaded; None if it was submitted to an exchange.
         course: of the exchange.
         remarks: sentences.
+        looked: what was looked at besides, by a word for each line: given cells, the last check, Python.
         due: when it is due, and what that means for this hand-in; "" if nobody knows.
         same: when the notebook was saved that is the same as what was handed in before: then nothing new was handed in,
             and the receipt is about that time. None for something new.
@@ -46,6 +47,7 @@ class Receipt:
     remarks: Sequence[str] = ()
     same: datetime | None = None
     due: str = ""
+    looked: Sequence[tuple[str, str]] = ()
 
     @property
     def is_new(self) -> bool:
@@ -80,6 +82,7 @@ class Receipt:
             ("notebook", f"{_shown(self.notebook)}, saved {saved}"),
             ("SHA-256", self.sha256),
             ("answered", f"{', '.join(answered) or 'none'} ({len(answered)} of {len(self.answers)})"),
+            *self.looked,
             *(("look at", f"{function}: {state}") for function, state in others),
             *(("remark", remark) for remark in self.remarks),
         ]
