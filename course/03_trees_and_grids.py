@@ -8,7 +8,7 @@
 # > After this lesson you will be able to
 # >
 # > - say what an all-reduce costs from four numbers: ranks, bytes, latency and bandwidth,
-# > - draw a tree, and halving and doubling, and count their steps and bytes,
+# > - draw the messages of two more all-reduces, and count their steps and bytes,
 # > - choose an all-reduce for a tensor, a number of ranks and a network.
 # >
 # > **Time:** about 45 minutes. **You need:** [All-reduce](02_all_reduce.ipynb). No GPU. Afterwards comes [the
@@ -116,7 +116,7 @@ assert taken[50_000] == 2 * FAR.latency
 # ## Why is the ring slow for four bytes?
 #
 # In a ring of $N$ ranks, every step waits for the chunk of the step before. So $2(N-1)$ messages follow one another,
-# and each has a chunk of $S/N$ bytes:
+# and with a tensor of $S$ bytes each has $S/N$ bytes:
 #
 # $$T_\text{ring} = 2(N-1)\,\left(\alpha + \frac{S}{N}\,\beta\right)$$
 #
@@ -166,7 +166,7 @@ for label, nbytes in [("4 KiB", SMALL), ("400 MiB", LARGE)]:
     parts[label] = {"latency": latency, "bytes": together - latency}
 compare_costs(
     parts,
-    title="A ring of 1,024 ranks; each tensor has its own scale",
+    title="A ring of 1,024 ranks; each column has its own scale",
     show=format_seconds,
 )
 
@@ -242,9 +242,9 @@ assert sum(sent == 1 for sent in tree.trace.messages_sent) == 4  # half of the r
 
 # %% [markdown]
 # Half of the ranks send once, at the very start, and then wait until the end. Eight ranks need three steps up and three
-# steps down. The numbers in the picture are rounds, which count only who had to receive first. So the three messages of
-# rank 0 on the way down have the same number, but they leave one after the other, in three steps. In general there are
-# $\lceil\log_2 N\rceil$ steps each way, and every step moves the whole tensor:
+# steps down. The numbers in the picture are rounds: each is one more than the highest round that the sender has
+# received. So the three messages of rank 0 on the way down have the same number, but they leave one after the other, in
+# three steps. In general there are $\lceil\log_2 N\rceil$ steps each way, and every step moves the whole tensor:
 #
 # $$T_\text{tree} = 2\,\lceil\log_2 N\rceil\,(\alpha + S\,\beta)$$
 #
@@ -278,9 +278,9 @@ assert 8.5 < tree_ms / ring_ms < 9.5
 #
 # </details>
 #
-# **Try it.** In a tree of five ranks, ranks 1 and 3 send first, to 0 and 2. Then rank 2 sends to 0, and then rank 4.
-# One rank starts two steps late. Which rank can it be without anybody noticing? Guess, then change `late` until you
-# find it.
+# **Try it.** In a tree of five ranks, first rank 1 sends to 0, while rank 3 sends to 2. Then rank 2 and at last rank 4
+# send to 0. One rank starts two steps late. Which rank can it be without making the sum late? Guess, then change `late`
+# until you find it.
 
 # %% tags=["folded"]
 # A tree of five ranks, one of them late
@@ -323,7 +323,7 @@ assert delays == [2, 2, 2, 2, 0]
 #
 # Let two ranks share the work. Rank 0 gives its partner the second half of its tensor, and adds the first half of the
 # partner's tensor to its own. From now on each of the two is responsible for one half. In the next step every rank
-# finds a new partner that is responsible for the same half, and the two share it in the same way. This phase is
+# finds a new partner that is responsible for the same half, and the two share this half in the same way. This phase is
 # **halving**, and it ends when every rank has one chunk of the sum.
 #
 # In the second phase, **doubling**, the ranks go back through the same partners, and each gives its partner a copy of
@@ -381,8 +381,9 @@ for n in (2, 4, 8, 16, 64):
         assert min(by_name.values()) > 0.999_999 * by_name["halving_doubling"]
 
 # %% [markdown]
-# A half, a quarter, an eighth, and back. Together that is $2\frac{N-1}{N}S$, as in a ring, if the chunks are equal. And
-# lesson 02 showed that among ranks alone the busiest cannot send less. The steps are those of a tree:
+# A half, a quarter, an eighth, and back. Together that is $2\frac{N-1}{N}S$, as in a ring, if the chunks are equal.
+# Lesson 02 showed that the busiest rank cannot send less, unless the network itself adds. The steps are those of a
+# tree:
 #
 # $$T_\text{halving-doubling} = 2\,\log_2 N\,\alpha + 2\,\frac{N-1}{N}\,S\,\beta$$
 #
@@ -390,8 +391,8 @@ for n in (2, 4, 8, 16, 64):
 #
 # ### One rank more
 #
-# And with 65 ranks? The simplest answer is a **fold**. Before the start, the extra rank sends its whole tensor to
-# another rank, which adds it to its own. At the end the extra rank gets the whole sum back.
+# And with 65 ranks? The simplest answer is a **fold**. First, the extra rank sends its whole tensor to another rank,
+# which adds it to its own. At the end the extra rank gets the whole sum back.
 
 # %%
 guess_3 = predict("64 ranks need 83 ms for 400 MiB. How long do 65 need?", unit="ms")
@@ -419,8 +420,8 @@ assert five.trace.rounds == 6
 #
 # ## Which one, when?
 #
-# With 64 ranks and equal links, neither ring nor tree is faster than halving and doubling at any size. With 96 ranks it
-# needs a fold for 32 of them. Here are all three, for tensors from 1 KiB to 1 GiB:
+# With 64 ranks and equal links, halving and doubling is never slower than the ring or the tree. With 96 ranks it needs
+# a fold for 32 of them. Here are all three, for tensors from 1 KiB to 1 GiB:
 
 # %%
 SIZES = [2**power for power in range(10, 31)]
@@ -507,8 +508,8 @@ assert ring < min(tree, halving)
 # ## And if some links are faster?
 #
 # In a cluster, GPUs of the same **node** are joined by fast links, and nodes by slower links. Say 1 µs and 100 GB/s
-# inside a node, and between nodes the 5 µs and 10 GB/s from above. Take two nodes with eight ranks each, where
-# every rank also has a link of its own to the other node. A ring of all 16 ranks uses only two of these slow links.
+# inside a node, and between nodes the 5 µs and 10 GB/s from above. Take two nodes, with ranks 0 to 7 and 8 to 15, where
+# every rank also has a link of its own to the other node. A ring in this order uses only two of these slow links.
 
 # %%
 guess_5 = predict(
@@ -525,11 +526,11 @@ print(f"ring, 8 MiB: {all_slow:.2f} ms with slow links, {two_slow:.2f} ms on two
 print(guess_5.compare("the same" if two_slow / all_slow > 0.9 else "about half"))
 
 # %% [markdown]
-# Every step waits for the two slow links, each of which carries almost two whole tensors. Meanwhile the other 14 ranks
-# send nothing to the other node. The **hierarchical** all-reduce uses all of their links:
+# Every step waits for the two slow links, each of which carries almost two whole tensors, while the other 14 carry
+# nothing. The **hierarchical** all-reduce uses all 16:
 #
 # 1. Reduce-scatter inside each node, so that each of its eight ranks has an eighth of the node's sum.
-# 2. All-reduce between nodes, each rank with the ranks that have the same eighth.
+# 2. All-reduce between nodes by halving and doubling, each rank with the ranks that have the same eighth.
 # 3. All-gather inside each node.
 
 # %%
@@ -543,9 +544,8 @@ crossing = {
 bytes_per_rank(compare=crossing, title="Bytes between the two nodes, of 8 MiB")
 
 # %% [markdown]
-# With the ring, two ranks send 15 MiB each to the other node, and 14 ranks send nothing. With the hierarchical
-# all-reduce each of the 16 ranks sends 1 MiB, and the whole all-reduce is six times as fast. Here is the race on eight
-# such nodes:
+# With the ring, two ranks send 15 MiB each to the other node. With the hierarchical all-reduce each of the 16 ranks
+# sends 1 MiB, and the all-reduce is six times as fast. Here is the race on eight such nodes:
 
 # %%
 eight_nodes = Cluster(nodes=8, ranks_per_node=8, intra=NEAR, inter=FAR)
@@ -566,8 +566,8 @@ for name in (*THREE, "hierarchical"):
         assert abs(simulated / seconds(name, eight_nodes, size) - 1) < 1e-9
 
 # %% [markdown]
-# From 57 KiB on, the hierarchical all-reduce is the fastest. Below this size the additional steps inside the nodes cost
-# more than they save.
+# From 57 KiB on, the hierarchical all-reduce is the fastest of the four. For smaller tensors halving and doubling wins,
+# because it has fewer steps inside the nodes.
 #
 # **For large tensors, add up inside each node first, so that all slow links share the bytes.**
 #
@@ -575,18 +575,18 @@ for name in (*THREE, "hierarchical"):
 #
 # | case | what happens |
 # |---|---|
-# | one cable for a whole node | the hierarchical all-reduce gains less, and on three nodes the ring is faster |
+# | one cable for a whole node | the hierarchical one gains less; on three nodes, with its fold, the ring is faster |
 # | several rings at once, as in NCCL | each can leave a node through another rank, so the gain is smaller |
 # | another numbering of the ranks | halving and doubling can be as fast as the hierarchical all-reduce |
 #
-# [Lesson 03b](03b_networks.ipynb) measures both.
+# [Lesson 03b](03b_networks.ipynb) measures the cable and the numbering.
 #
 # </details>
 #
 # ## In real frameworks
 #
-# In PyTorch you call `dist.all_reduce`, and the backend chooses the algorithm. With whole numbers, which are
-# never rounded, its result is exactly ours:
+# In PyTorch you call `dist.all_reduce`, and the backend chooses the algorithm. With small whole numbers, which are not
+# rounded, its result is exactly ours:
 
 
 # %%
@@ -608,21 +608,20 @@ print("Tree, halving and doubling, and torch.distributed agree.")
 # %% [markdown]
 # Which algorithm runs there?
 #
-# - **gloo** runs a ring unless told otherwise. It also has a [generalized halving and
-#   doubling](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc).
+# - **gloo** runs a ring unless told otherwise. It also has [halving and
+#   doubling](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc), in groups of two or more.
 # - **NCCL** has rings, trees and more, estimates the time of each for the size at hand, and takes [the
 #   lowest](https://github.com/NVIDIA/nccl/issues/457).
 # - **MPICH**, a library for message passing on clusters, chooses by size: whole tensors in log₂ N steps for short
 #   tensors, halving and doubling for long tensors (Thakur and others, below).
 #
-# NCCL's [estimate](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc) is of the kind that you have seen: a
-# latency for each step inside a node, another latency for steps between nodes, and the bytes divided by the bandwidth.
-# For a ring on two nodes it counts the slow latency for two steps only. With
+# NCCL's [estimate](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc) adds what you know: a latency for
+# each step inside a node, another for each step between nodes, and the bytes divided by the bandwidth. With
 # [NCCL_ALGO](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-algo) you limit its choice:
 #
 #     NCCL_ALGO=allreduce:tree torchrun --nnodes 2 --nproc-per-node 8 train.py
 #
-# Without `allreduce:` the tree would be asked of broadcasts, too, for which NCCL has no tree, and they would fail.
+# Without `allreduce:` broadcasts would fail, because they would have to use a tree, too, and NCCL has none for them.
 #
 # ## In short
 #
@@ -649,4 +648,4 @@ print("Tree, halving and doubling, and torch.distributed agree.")
 #   ranks.
 # - P. Patarasuk, X. Yuan, [Bandwidth optimal all-reduce algorithms for clusters of
 #   workstations](https://doi.org/10.1016/j.jpdc.2008.09.002), Journal of Parallel and Distributed Computing
-#   69(2), 2009. The lower bound that the ring and halving and doubling meet.
+#   69(2), 2009. The lower bound that the ring meets.
