@@ -60,9 +60,9 @@ def in_brief(*names: str, tool: str | None = None) -> dict[str, PatientReport]:
 # %% [markdown]
 # ## The first patient
 #
-# A broken run stands still, dies, or trains wrongly, and so this lesson has three acts. You meet 27 *patients*: whole
-# programs of plain `torch.distributed`, some fifteen lines long, with one fault each. We start one process per rank, as
-# `torchrun` does. Here is the first patient, with its owner's complaint:
+# A broken run stands still, dies, or trains wrongly, and so this lesson has three acts. You meet 27 *patients*: short,
+# whole programs of plain `torch.distributed` with one fault each. We start one process per rank, as `torchrun` does.
+# Here is the first patient, with its owner's complaint:
 
 # %%
 first = PATIENTS["order_of_calls"]
@@ -88,16 +88,16 @@ assert default_pg_timeout.total_seconds() == 30 * 60
 assert len(PATIENTS) == 27
 
 # %% [markdown]
-# Torch itself has printed nothing: with gloo, its backend for CPUs, a call waits 30 minutes before it fails. The two
-# lines come from us: after two seconds without progress on any rank, we looked at the **stack** of each rank, the
-# function calls that it was inside.
+# Torch itself has printed nothing: with gloo, its backend for CPUs, a call waits 30 minutes by default before it fails.
+# The two lines come from us: after two seconds without progress on any rank, we looked at the **stack** of each rank,
+# the function calls that it was inside.
 #
 # Both ranks make the same two calls, but in opposite orders. Rank 0 waits in `broadcast` for rank 1, while rank 1 waits
 # in `all_reduce` for rank 0. You know this circle from lesson 01: a deadlock.
 #
 # We try two of torch's tools. `timeout` ends each wait after a few seconds. `DETAIL` is the environment variable
-# `TORCH_DISTRIBUTED_DEBUG=DETAIL`, with which the ranks compare their calls before they make them. A tool
-# adds lines at the top of the program, so that line 10 becomes line 12.
+# `TORCH_DISTRIBUTED_DEBUG=DETAIL`, with which the ranks compare their calls before they make them. `timeout` adds an
+# import and an empty line, so that line 10 becomes line 12.
 
 # %%
 limited = examine("order_of_calls", "timeout")
@@ -111,8 +111,8 @@ for ending in detailed.endings:
     assert "OpType=BROADCAST" in ending.text and "OpType=ALLREDUCE" in ending.text
 
 # %% [markdown]
-# Rank 0 times out and reports its own line, and rank 1 only sees rank 0 go. Neither says what the other rank was doing.
-# `DETAIL` names both calls at once.
+# The rank that times out first reports its own line. The other one also times out, or loses its connection. Neither
+# says what the other rank was doing. `DETAIL` names both calls at once.
 #
 # **A timeout says where a rank waited. It does not say why.**
 #
@@ -142,7 +142,7 @@ assert set(TOOLS) == {
 assert len(next(iter(FIRST_AID.values()))) == 3
 
 # %% [markdown]
-# Most branches begin with a look at all ranks. A restart destroys the evidence, and the fault may come back at six.
+# Most branches begin with a look at all ranks. A restart destroys the evidence, and the fault may come back.
 #
 # **Look at every rank before you change anything.**
 #
@@ -151,14 +151,14 @@ assert len(next(iter(FIRST_AID.values()))) == 3
 # | tool | what it tells |
 # |---|---|
 # | every rank's error | often the cause on one rank, and consequences on the others |
-# | a short timeout | where the rank that timed out was; at the start, how many ranks have joined |
+# | a short timeout | with gloo, where the rank that timed out was; at the start, how many ranks have joined |
 # | `monitored_barrier` | the first rank that does not come, or all such ranks with `wait_all_ranks=True` |
 # | `TORCH_DISTRIBUTED_DEBUG=INFO` | which parameters got no gradient under DDP |
 # | `TORCH_DISTRIBUTED_DEBUG=DETAIL` | two calls that do not fit: kind, shape, dtype |
 # | `py-spy dump --pid …` | the stack of a running process, from outside, with nothing prepared |
 # | `faulthandler` | the same from inside, after some seconds |
 # | flight recorder | the last calls of each rank, and which are not over |
-# | error file of `torchrun` | the exception of each rank, with its time, if the program uses `record` |
+# | error file of `torchrun` | each rank's exception and its time, if the main function has the decorator `record` |
 #
 # </details>
 #
@@ -203,14 +203,14 @@ assert "in barrier, line 14" in skipped.endings[2].how
 assert PATIENTS["skipped_collective"].program.splitlines()[10].strip() == "continue"
 
 # %% [markdown]
-# Rank 0 names rank 2. Rank 1 only says that you should read the log of rank 0, and rank 2 just loses its connection.
+# Rank 0 names rank 2. Rank 1 only points to rank 0's log, and rank 2 just loses its connection.
 #
 # <details><summary>Where to put the barrier, and who waits how long</summary>
 #
 # | question | answer |
 # |---|---|
-# | before a branch, or in it? | in the branch: before it all ranks still pass, and nobody is missing |
-# | what if rank 0 does not come? | nobody is named, so rank 0 must take the branch |
+# | before the `continue`, or after it? | after it: before it all ranks still pass, and nobody is missing |
+# | what if rank 0 does not come? | the others only name rank 0's log, as they always do |
 # | whose timeout? | the barrier's timeout holds for rank 0; the others wait as long as the group's timeout |
 # | with NCCL? | `monitored_barrier` needs a group of gloo: `new_group(backend="gloo")` |
 #
@@ -228,20 +228,21 @@ assert flight.endings[2].seen[2].startswith("call 3: gloo:barrier")
 assert all("NOT OVER" in ending.seen[2] for ending in flight.endings)
 
 # %% [markdown]
-# The third call is a barrier on rank 2 and an all-reduce on the others: rank 2 has left one out. Why, its code must
-# tell.
+# The third call is a barrier on rank 2 and an all-reduce on the others: rank 2 has left one out. Its code must tell
+# why.
 #
 # <details><summary>How to read it</summary>
 #
 # | backend | how |
 # |---|---|
-# | NCCL | a file per rank when a timeout strikes; `torchfrtrace` compares the files |
+# | NCCL | a file per rank after a timeout, with older torch only if told to; `torchfrtrace` compares the files |
 # | gloo | a private function of torch, `torch._C._distributed_c10d._dump_fr_trace_json`, called in a thread |
 #
 # </details>
 #
 # **Try it.** Heal the program: a rank without samples takes part and contributes zero. What is `mean()` of an empty
-# tensor? All ranks must end with a sensible loss: 3.0 for a sum over the samples, 2.0 for a sum of the ranks' means.
+# tensor? The last step has three samples with loss 1, so all ranks must end with 3.0 for a sum over the samples, or 2.0
+# for a sum of the ranks' means.
 
 # %%
 ill = PATIENTS["skipped_collective"].program
@@ -261,9 +262,8 @@ assert unwell.kinds == ["ended"] * 3 and unwell.text.count("the last loss nan") 
 # %% [markdown]
 # ### Only rank 0
 #
-# Somebody wants to see the validation loss during training. Because one rank is enough, only rank 0 computes it. The
-# model has BatchNorm, and at the start of each forward pass DDP sends the buffers of BatchNorm from rank 0 to the
-# others.
+# Because one rank is enough for the validation loss, only rank 0 computes it. The model has BatchNorm, and at the start
+# of each forward pass DDP sends the buffers of BatchNorm from rank 0 to the others.
 
 # %%
 print(PATIENTS["extra_forward"].numbered())
@@ -307,9 +307,9 @@ assert "validation = model(" in PATIENTS["extra_forward"].program.splitlines()[1
 # | `local_condition` | decides by its own loss to broadcast | all-reduce the loss, then decide |
 # | `uneven_data` | trains on one batch more | `model.join()` or a sampler that pads: lesson 05b |
 #
-# Without BatchNorm, `extra_forward` ends. Then DDP broadcasts only once, in the first forward pass after the first
-# backward pass. Rank 0 does so in its extra call and rank 1 in its next step, so they meet. The fault sleeps until
-# somebody adds a line, such as an all-reduce of the loss.
+# Without BatchNorm, `extra_forward` ends, because DDP then broadcasts only once, in the first forward pass after the
+# first backward pass. Rank 0 does so in its extra call and rank 1 in its next step, so they meet. The fault sleeps
+# until somebody adds a line, such as an all-reduce at the end of each step.
 #
 # </details>
 
@@ -346,8 +346,8 @@ assert healed.kinds == ["ended"] * 2
 # %% [markdown]
 # ### All in the same call
 #
-# When a model is cut in several ways, as in lesson 12, each rank is in several groups. This program has two groups,
-# and a time limit of 4 seconds. Watch whether it strikes:
+# When a model is cut in several ways, as in lesson 12, each rank is in several groups. This program has two groups, and
+# a time limit of 4 seconds:
 
 # %%
 print(PATIENTS["order_of_groups"].numbered())
@@ -367,8 +367,8 @@ print(run_on_our_ranks("order_of_groups", worlds[2]))
 
 # %% [markdown]
 # The limit holds for the default group only, because a group of `new_group` has a timeout of its own. `DETAIL` finds no
-# mismatch, because it compares calls within one group: it only waits. Here the two lines name their groups. In a
-# library both ranks stand in the same line, and then the flight recorder shows that the groups differ.
+# mismatch, because it compares calls within one group. Here lines 13 and 16 name their groups. Where one line of a
+# library makes both calls, the flight recorder still shows that the groups differ.
 #
 # In another patient, `different_roots`, both ranks wait in the same call of the same group. Each rank chooses the
 # better of two models by its own data, so that both call `broadcast` as the sender.
@@ -383,7 +383,7 @@ assert ["in broadcast, line 11" in ending.how for ending in roots.endings] == [T
 assert roots.outcome == "hangs" and "OpType" not in roots.text
 
 # %% [markdown]
-# **Ranks in the same call can still wait forever: compare their groups and arguments.**
+# **Ranks in the same call can still wait for each other: compare their groups and arguments.**
 #
 # <details><summary>What DETAIL does not compare (tried with torch 2.13 and 2.14)</summary>
 #
@@ -410,10 +410,11 @@ assert "<module> (slow_rank.py:13)" in str(slow)
 assert 'File "slow_rank.py", line 16 in <module>' in stacks.endings[1].text
 
 # %% [markdown]
-# Rank 1 reads images from a slow disk, and a second look would show that it gets on. Because rank 0 has no images, it
-# waits all that time. A longer timeout would hide the problem, but only an even share of the work cures it.
+# Rank 1 reads images from a slow disk, and rank 0, which was given none, waits. A second look may find rank 1 in the
+# same line again. `py-spy dump --locals` also shows a function's variables, such as a counter that grows. A longer
+# timeout would hide the problem, but only an even share of the work cures it.
 #
-# **Two stacks, some seconds apart, show whether a rank gets on. A timeout does not.**
+# **If a rank's stack changes, the rank still runs. If not, it is stuck, or only slow.**
 #
 # <details><summary>When py-spy may not look</summary>
 #
@@ -424,7 +425,7 @@ assert 'File "slow_rank.py", line 16 in <module>' in stacks.endings[1].text
 # | `faulthandler.dump_traceback_later(600)` | a call in *each step*, because each call starts the 600 seconds anew |
 #
 # Send the signal only to processes that have registered it. All others die of it, `torchrun`, too. USR1 is Slurm's
-# notice in lesson 16b. If py-spy is missing here, you see a recording.
+# notice in lesson 16b.
 #
 # </details>
 #
@@ -446,8 +447,8 @@ assert "1/2 clients joined" in beginning["two_rank_zeros"].text
 
 # %% [markdown]
 # Here rank 0 counts who has joined; under `torchrun` nobody does, see below. `1/2` means that a rank has died, did not
-# start, or looks elsewhere. `2/3` with two processes means that the world size is wrong. A port that is in use may
-# belong to a second rank 0.
+# start, or tries another address or port. `2/3` can also mean that the world size is wrong, as here. A port that is in
+# use may belong to a second rank 0.
 #
 # **Before the ranks join, print rank, world size, address and port of each.**
 #
@@ -456,7 +457,7 @@ assert "1/2 clients joined" in beginning["two_rank_zeros"].text
 # | case | what you see |
 # |---|---|
 # | no timeout is set | the counts come after 30 minutes with gloo, after 10 with NCCL |
-# | `torchrun` opens the port | nobody counts: the error is `wait timeout`, and its key ends with the missing rank |
+# | `torchrun` opens the port | nobody counts: the error is `wait timeout`, whose key ends with the missing rank |
 #
 # `torchrun` does not open the port with `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1`, as in lesson 16.
 #
@@ -492,8 +493,8 @@ assert "error file" in files.text and "ValueError" in files.endings[1].seen[-1]
 #
 # **"Connection closed" or "reset by peer" is seldom the cause: read every rank's error.**
 #
-# A rank that is killed cannot say anything. When memory runs out, Linux kills a process. The next two patients
-# imitate it: one loses a rank, and one a worker of a `DataLoader`.
+# When memory runs out, Linux kills a process by signal 9, and the process cannot say anything. In the next two patients
+# a signal 9 kills a rank, and a worker of a `DataLoader`.
 
 # %%
 killed = in_brief("dead_rank", "killed_loader_worker")
@@ -506,15 +507,15 @@ assert killed["killed_loader_worker"].kinds == ["raised", "raised"]
 assert "Connection" in killed["killed_loader_worker"].endings[0].text
 
 # %% [markdown]
-# The log of the dead rank just ends. Its exit status tells: −9, or 137 in a shell.
+# The log of the dead rank just ends. The rank's exit status says that it was killed: −9, or 137 in a shell.
 #
 # <details><summary>How to find the rank that died first</summary>
 #
 # | what you see | what it means |
 # |---|---|
-# | no message, status −9 or 137 | killed; on Linux `dmesg` often names the process |
+# | no message, status −9 or 137 | killed; Linux's log, `dmesg`, often names the process |
 # | no message, status 0 | the rank made fewer calls than the others, and ended |
-# | "DataLoader worker is killed", "exited unexpectedly" or only a reset connection | a worker of the loader died |
+# | "DataLoader worker is killed", "exited unexpectedly" or only "Connection reset" | a worker of the loader died |
 # | only closed connections, on all ranks | look at the network |
 #
 # `torchrun` shows the earliest exception if the main function has the decorator `record`. Its clock counts whole
@@ -524,8 +525,8 @@ assert "Connection" in killed["killed_loader_worker"].endings[0].text
 #
 # ### 8 vs 4
 #
-# Two patients die of the same two numbers. In `shapes_differ`, rank 0 all-reduces 8 numbers and rank 1 only 4.
-# In `float64_on_one_rank`, both ranks have one number:
+# In `shapes_differ`, rank 0 all-reduces 8 numbers and rank 1 only 4. In `float64_on_one_rank`, both ranks have one
+# number:
 
 # %%
 print(PATIENTS["float64_on_one_rank"].numbered(), "\n")
@@ -563,7 +564,7 @@ assert "100 vs 52" in longer.text
 #
 # | case | what happens |
 # |---|---|
-# | `shapes_differ`, with 8 and 4 numbers | bytes, too: gloo sends pieces. That they equal the lengths is chance |
+# | `shapes_differ`, with 8 and 4 numbers | bytes of the pieces that gloo sends; that they equal the lengths is chance |
 # | the same with 100 and 50 numbers | "100 vs 52" |
 # | a broadcast with fewer bytes than expected | no error: the rest of the tensor keeps its old numbers |
 #
@@ -572,7 +573,8 @@ assert "100 vs 52" in longer.text
 # ### The tool that kills
 #
 # In the patient `unused_parameters`, DDP waits for the gradient of a parameter that the loss does not use. One step
-# later it complains, and with `TORCH_DISTRIBUTED_DEBUG=INFO` it names the parameter. Then `DETAIL` should do so, too:
+# later DDP complains about the “prior iteration”, and with `TORCH_DISTRIBUTED_DEBUG=INFO` it names the parameter.
+# `DETAIL`, the next higher setting, should name it, too:
 
 # %%
 unused = run_patient("unused_parameters", "INFO")
@@ -594,8 +596,8 @@ if torch.__version__.startswith(("2.13.0", "2.14.1")):
 #
 # ## Act 3: it trains wrongly
 #
-# The last patients end with status 0 on all ranks, and without an error. You notice them weeks later in a curve, or
-# never.
+# The last patients end with status 0 on all ranks, without an error. Without a check, you may notice them weeks later
+# in a curve, or never.
 #
 # ### An absurd sum
 
@@ -620,19 +622,19 @@ assert number == torch.ones(1).view(torch.int32).item() == 1065353216
 assert garbage.outcome == "silent" and "1.0000001" in garbage.endings[0].text
 
 # %% [markdown]
-# Both dtypes have 4 bytes, so that this time the lengths fit and nothing crashes. Rank 1 has read the bits of the float
-# 1.0 as an integer.
+# Both dtypes have 4 bytes, so the lengths fit and nothing crashes. Rank 0 adds up the first half, and rank 1 reads the
+# bits of the float 1.0 as an integer. Rank 1 adds up the other half, with the same mistake.
 #
-# **With gloo, bytes travel without a dtype, and the receiver reads them as its own.**
+# **With gloo, bytes travel without a dtype, and the receiver reads them in its own dtype.**
 #
 # `DETAIL` would have refused this call. Six more patients end as quietly. In `sum_against_max` and `other_layout` the
-# calls differ in something that `DETAIL` does not compare. In the other four it has nothing to compare.
+# calls differ in something that `DETAIL` does not compare. In the other four the calls do not differ.
 #
 # <details><summary>The six, with their faults</summary>
 #
 # | patient | its fault |
 # |---|---|
-# | `sum_against_max` | one rank asks for the sum, the other for the maximum: half of the result is either |
+# | `sum_against_max` | one rank asks for the sum, the other for the maximum: half of the result is sums, half maxima |
 # | `other_layout` | the numbers of a tensor have another order in the memory of one rank |
 # | `read_before_wait` | an asynchronous all-reduce is read before `wait` |
 # | `not_in_the_group` | two ranks call the all-reduce of a group without them: torch warns, and does nothing |
@@ -715,8 +717,8 @@ for rank, told in enumerate(steps):
 # ### A check that stays on
 #
 # In healthy DDP training all ranks are in the same step, with equal weights and finite gradients. `ReplicaCheck` checks
-# steps, weights and gradients, here in every 10th step. It is cheap, because each rank sends only one number per
-# parameter tensor, computed from its bits:
+# steps, weights and gradients, here in every 10th step. It is cheap, because each rank sends only two numbers, and one
+# per parameter tensor, computed from the tensor's bits:
 
 
 # %%
@@ -761,12 +763,12 @@ except RankError as error:
 assert "8 of 8 samples were not seen once: sample 0: 2 times (ranks 0 and 1)" in twice
 
 # %% [markdown]
-# When weights differ, the message names the first such parameter, and the ranks that differ from most. In a tie, as
-# with two ranks, it takes the side of the lowest rank, so it may name the wrong one.
+# When weights differ, the message names the first such parameter, and the ranks in the minority. In a tie, as with two
+# ranks, it takes the side of the lowest rank, so it may name the wrong one.
 #
-# **DDP's replicas have equal weights, to the bit. Check that while they train.**
+# **DDP's replicas must have equal weights, to the bit. Check that while they train.**
 #
-# Its companion `check_samples` checks after an epoch that each sample was seen once.
+# `check_samples` checks after an epoch that each sample was seen once.
 #
 # <details><summary>What the checks do not see, and how they stay out of the way</summary>
 #
@@ -774,7 +776,7 @@ assert "8 of 8 samples were not seen once: sample 0: 2 times (ranks 0 and 1)" in
 # |---|---|
 # | buffers, the optimizer's state | not compared |
 # | a `GradScaler` | call the check after `unscale_`; a step that the scaler leaves out has infinite gradients |
-# | a rank leaves out the check alone | the others stop after the check's own timeout |
+# | a rank leaves out only the check | the others stop after the check's own timeout |
 # | a rank leaves out an earlier call | the others hang there, before the check |
 # | a sampler | may repeat or leave out a few samples that cannot be dealt out evenly |
 # | FSDP, tensor parallel | ranks hold different weights on purpose |
@@ -878,7 +880,7 @@ assert healthy is None and check_against_one_process.__name__ in check
 #
 # </details>
 #
-# ## What ours says
+# ## What a `World` says
 #
 # A `World` runs all 27 programs, unchanged. `None` means that it has noticed nothing.
 
@@ -904,7 +906,7 @@ assert "at extra_forward.py, line 13 on rank 0" in str(
 )
 
 # %% [markdown]
-# For 21 programs it names a line and a rank. In 14 of them it can, because each message carries its call, shape, dtype
+# For 21 programs it names a line and a rank. It finds 14 of them because each message carries its call, shape, dtype
 # and line; in the others a rank raises, dies, or runs out of time. The fault can be before the line that is named.
 #
 # <details><summary>The other six</summary>
@@ -931,12 +933,9 @@ assert "at extra_forward.py, line 13 on rank 0" in str(
 #
 # | | |
 # |---|---|
-# | default timeout | 10 minutes |
-# | after a timeout | torch's watchdog thread ends the process: `TORCH_NCCL_ASYNC_ERROR_HANDLING` |
-# | flight recorder | a file per rank; older versions of torch must be told to write it |
+# | after a timeout | a thread of torch, the watchdog, ends the process: `TORCH_NCCL_ASYNC_ERROR_HANDLING` |
 # | shapes or dtypes that differ | undefined: it may hang, crash, or give wrong numbers |
 # | a hang at the start | `NCCL_DEBUG=INFO` shows the network; a wrong `NCCL_SOCKET_IFNAME` is a common reason |
-# | `monitored_barrier` | needs a second group with gloo, as `ReplicaCheck` makes one |
 #
 # </details>
 
@@ -961,7 +960,7 @@ for world in worlds.values():
 # | nothing happens | the stack of *every* rank | py-spy may look, or faulthandler was prepared |
 # | ranks stand in different calls | `DETAIL` | both are collective, of one group, without DDP, on gloo |
 # | ranks stand in the same call | flight recorder: which group? | NCCL; on gloo, the program can write it out |
-# | rank 0 waits, others do not come | `monitored_barrier` | gloo's group; it is in the branch that rank 0 takes |
+# | rank 0 waits, others do not come | `monitored_barrier` | gloo's group; rank 0 reaches the barrier |
 # | "Connection closed by peer" | the rank that says something else, or nothing | a rank is at fault, not the network |
 # | "8 vs 4", Aborted | shapes, then dtypes | on gloo |
 # | a hang in `init_process_group` | rank, world size, address, port of each; the network | all were started |
