@@ -1,20 +1,20 @@
 # %% [markdown]
 # # ZeRO and FSDP: who holds each byte
 #
-# Eight GPUs train one model with DDP. Each of them keeps the same weights, the same gradients and the same optimizer
-# states: 16 bytes for every parameter, eight times over. What if every GPU kept an eighth of them, and asked the others
-# when it needs the rest?
+# Four GPUs of 80 GB are to train a model of 7.5 billion parameters. Its weights take 15 GB, so a GPU could hold them
+# five times. Yet DDP stops in its first step, out of memory. You rent four GPUs more, and it stops again. What fills a
+# GPU, and why do more GPUs not help?
 #
 # > After this lesson you will be able to
 # >
-# > - say what the 16 bytes are that training keeps for each parameter, and which rank needs which of them when,
+# > - say which 16 bytes training keeps for each parameter, and which rank needs which of them when,
 # > - shard optimizer states, gradients and parameters, and count what each stage saves and sends,
 # > - say what is alive at each moment of a training step,
 # > - clip a gradient that no rank has whole,
 # > - say when *not* to shard,
-# > - read torch's `fully_shard` like your own code, and move a run to another number of ranks.
+# > - read torch's `fully_shard` like your own code.
 # >
-# > **Time:** about 65 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [DDP](05_ddp.ipynb). No GPU.
+# > **Time:** about 55 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [DDP](05_ddp.ipynb). No GPU.
 
 # %% tags=["folded"]
 # The imports
@@ -39,10 +39,17 @@ from distlib import (
     reduce_scatter,
     torch_distributed,
 )
-from distlib.draw import memory_over_time, memory_parts, predict, sweep
+from distlib.draw import (
+    before_and_after,
+    kept_shards,
+    memory_over_time,
+    predict,
+    sweep,
+    unit_lanes,
+)
 from distlib.training import zero
 from distlib.training.datasets import digits
-from distlib.training.ddp import DistributedDataParallel
+from distlib.training.ddp import DistributedDataParallel, Span, StepTimes
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 DOUBLE = torch.float64
@@ -50,9 +57,9 @@ DOUBLE = torch.float64
 # %% [markdown]
 # ## Sixteen bytes
 #
-# Large models are trained in **mixed precision**: they compute in bfloat16, two bytes per number, because bfloat16 is
-# fast. But bfloat16 has only 8 binary digits. Suppose that a weight is 1.0, and that an optimizer adds 0.001 to the
-# weight, 1,000 times.
+# Large models are trained in **mixed precision**: they compute in bfloat16, which takes two bytes per number and is
+# fast. But bfloat16 has only 8 binary digits. Suppose that a weight is 1.0, and an optimizer adds 0.001 to the weight,
+# 1,000 times.
 
 # %%
 guess_1 = predict("A bfloat16 weight is 1.0. 0.001 is added 1,000 times. It is then …")
@@ -65,10 +72,10 @@ print(guess_1.compare(weight.item()))
 assert weight == 1.0 and torch.finfo(torch.bfloat16).eps == 2**-7
 
 # %% [markdown]
-# Nothing has happened. The next bfloat16 number after 1.0 is 1.0078, so 1.001 is rounded back to 1.0. Therefore the
-# optimizer keeps a copy of the weights in float32, where small steps add up, and the model gets a new bfloat16 copy
-# after each step. Adam, which trains most large models, keeps two more float32 numbers for each weight: the mean of its
-# gradients and the mean of their squares. The next cell takes one such step, and adds up the bytes of the real tensors.
+# The weight has not moved, because the next bfloat16 number after 1.0 is 1.0078, and 1.001 is rounded back to 1.0.
+# Therefore the optimizer keeps a copy of the weights in float32, where small steps add up. Adam also keeps the mean of
+# each weight's gradients and the mean of their squares, both in float32. The next cell takes one such step, and adds up
+# the bytes of the tensors.
 
 # %%
 model = nn.Linear(100, 100, bias=False, dtype=torch.bfloat16)
@@ -92,66 +99,96 @@ print(f"together             {total:.0f}")
 assert total == 16 and model.weight.nbytes / 10_000 == 2
 
 # %% [markdown]
-# **Adam in mixed precision keeps sixteen bytes for each parameter, and the model that computes is two of them.** The
-# last three rows of the table are called the **optimizer states**: 12 bytes.
+# **Adam in mixed precision keeps sixteen bytes for each parameter.** The last three rows, 12 bytes, are called the
+# **optimizer states**.
 #
-# A model of 7.5 billion parameters has 15 GB in bfloat16. With DDP, training takes 120 GB on *each* rank, and every
-# rank has the same bytes as all the others. ZeRO, the *Zero Redundancy Optimizer*, removes the copies: each rank keeps
-# its own **shard**, one $N$-th of what all ranks would keep alike. There are three stages:
-#
-# | stage | sharded | each rank keeps, in bytes per parameter |
-# |---|---|---|
-# | 0, which is DDP | nothing | $2 + 2 + 12$ |
-# | 1 | optimizer states | $2 + 2 + 12/N$ |
-# | 2 | and gradients | $2 + 2/N + 12/N$ |
-# | 3 | and parameters | $2/N + 2/N + 12/N$ |
+# So our model takes 120 GB, and a GPU has 80. More GPUs do not help, because with DDP every rank keeps the same 120 GB.
+# ZeRO, the *Zero Redundancy Optimizer*, removes the copies: each rank keeps one **shard**, an $N$-th of the bytes,
+# where $N$ is the number of ranks. There are three stages, and each stage shards one more kind of bytes:
 
 # %%
-by_stage = zero.memory_by_stage(7_500_000_000, 64)
-gigabytes = [sum(kinds.values()) / 1e9 for kinds in by_stage]
-print("GB at stages 0 to 3:", ", ".join(f"{each:.2f}" for each in gigabytes))
-memory_parts(
-    {f"stage {stage}": [kinds] for stage, kinds in enumerate(by_stage)},
-    title="What one of 64 ranks keeps",
-    subtitle="7.5 billion parameters, Adam in mixed precision",
+by_stage = zero.memory_by_stage(7_500_000_000, world_size=4)
+names = ("stage 0, which is DDP", "stage 1", "stage 2", "stage 3")
+kept_shards(
+    dict(zip(names, by_stage, strict=True)),
+    ranks=4,
+    title="What four ranks keep of 7.5 billion parameters",
+    show=lambda nbytes: f"{nbytes / 1e9:.4g} GB",
 )
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
-assert [f"{each:.3g}" for each in gigabytes] == ["120", "31.4", "16.6", "1.88"]
-assert 7.5e9 * 2 == 15e9
+totals = [sum(kinds.values()) / 1e9 for kinds in by_stage]
+assert totals == [120, 52.5, 41.25, 30] and 7.5e9 * 2 == 15e9
 many = [
     sum(kinds.values()) / 7.5e9 for kinds in zero.memory_by_stage(7_500_000_000, 4096)
 ]
 assert [round(each, 1) for each in many] == [16, 4.0, 2.0, 0.0]
-few = [sum(kinds.values()) / 7.5e9 for kinds in zero.memory_by_stage(7_500_000_000, 4)]
-assert few == [16, 7, 5.5, 4]
 
 # %% [markdown]
-# The picture counts in GiB, as torch's reports do, so its bars are a little lower: 120 GB are 111.8 GiB. The first step
-# is the largest, because the optimizer states are 12 of the 16 bytes. Only stage 3 has no floor: with more and more
-# ranks, stage 1 still keeps 4 bytes per parameter, and stage 2 keeps 2.
+# With stage 1 the model fits, and this stage saves the most, because most of the bytes are optimizer states. But it has
+# a floor: parameters and gradients stay whole, however many ranks there are. Only stage 3 shards everything. What must
+# the ranks send for this? The next three sections remove one kind of copies each.
 #
 # <details><summary>Where this stops being true</summary>
 #
-# - **Without mixed precision**: All is in float32: 4 bytes for the weight, 4 for the gradient, 8 for Adam, again
-#   16. Mixed precision saves memory elsewhere: in the activations.
-# - **In torch's DDP**: It has buckets besides, by default as large as all gradients together.
-# - **With gradient shards in float32**: Stages 2 and 3 keep $2/N$ bytes more.
+# | case | what changes |
+# |---|---|
+# | no mixed precision | All is in float32: 4 bytes for the weight, 4 for the gradient and 8 for Adam are 16, too. |
+# | gradients in float32 | A gradient takes 4 bytes instead of 2. |
+# | torch's DDP | Its buckets come on top: by default they are as large as all gradients together. |
 #
 # </details>
 #
 # ## Stage 1: an all-reduce with a pause
 #
-# A ring all-reduce has two halves. After the reduce-scatter, each rank has the complete sum of *one shard*. In DDP the
-# second half, an all-gather, spreads these sums, and then every rank makes the same update with the same numbers. ZeRO
-# puts the optimizer between the two halves:
+# In DDP every rank has the same average gradient and the same optimizer states, and makes the same update. Instead,
+# each rank could update one shard. Then it needs the states of this shard only: $4 + 12/N$ bytes per parameter. But
+# afterwards it must tell the others its new weights. Does this cost more messages?
 #
-#     DDP       reduce-scatter ──► all-gather of gradients ──► update of all weights, on every rank
-#     stage 1   reduce-scatter ──► update of one shard ──► all-gather of new weights
-#
-# Here is stage 1 for 10 weights on 4 ranks, with momentum as the optimizer. Because 4 does not divide 10, two zeros are
-# added at the end.
+# No. A ring all-reduce has two halves: the reduce-scatter gives each rank the complete sum of one shard, and the
+# all-gather spreads the sums. ZeRO pauses between the halves, updates the shard, and spreads new weights instead of
+# sums:
+
+
+# %% tags=["folded"]
+# The picture: one step of four weights on four ranks, with SGD
+def one_step(comm: Communicator) -> list[list[float]]:
+    """The gradients of this rank, its average, its weight before and after, all weights."""
+    weights = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=DOUBLE)
+    gradients = 10 * weights + (2 * comm.rank - 3)  # each rank has others
+    steps = [gradients.tolist()]
+    reduce_scatter(comm, gradients)
+    average = gradients.chunk(4)[comm.rank] / 4
+    mine = weights.chunk(4)[comm.rank]
+    steps += [average.tolist(), mine.tolist()]
+    mine -= 0.01 * average
+    steps += [mine.tolist()]
+    all_gather(comm, weights)
+    return [*steps, weights.tolist()]
+
+
+seen = SimulatedWorld(4).run(one_step)
+seen = [[[round(each, 4) for each in part] for part in rank] for rank in seen]
+gradients, averages, before, after, everywhere = map(list, zip(*seen, strict=True))
+shard_of = {each: place for rank in gradients for place, each in enumerate(rank)}
+for numbers_of in (averages, before, after):
+    shard_of |= {each: rank for rank, (each,) in enumerate(numbers_of)}
+assert averages == [[10], [20], [30], [40]] and everywhere == [[0.9, 1.8, 2.7, 3.6]] * 4
+before_and_after(
+    {
+        "reduce-scatter, and average": (gradients, averages),
+        "update of one weight": (before, after),
+        "all-gather": (after, everywhere),
+    },
+    title="Stage 1: four weights on four ranks",
+    subtitle="a row is a rank; each weight has a color, and so has its gradient",
+    colors=shard_of,
+)
+
+# %% [markdown]
+# Here is the same in code, for 10 weights and an optimizer with momentum. Because 4 does not divide 10, two zeros of
+# **padding** are added at the end.
 
 # %%
 LENGTH, RATE, MOMENTUM = 10, 0.1, 0.9
@@ -182,7 +219,7 @@ def three_steps(comm: Communicator) -> tuple[torch.Tensor, int]:
 
 
 # %% [markdown]
-# And what would one process compute that has the gradients of all four?
+# For comparison, one process computes with the gradients of all four ranks:
 
 # %%
 alone, momentum = torch.arange(LENGTH, dtype=DOUBLE), torch.zeros(LENGTH, dtype=DOUBLE)
@@ -204,11 +241,11 @@ print("three all-reduces:  ", all_reduced.trace.bytes_sent)
 assert four.trace.bytes_sent == all_reduced.trace.bytes_sent == [3 * 2 * 9 * 8] * 4
 
 # %% [markdown]
-# **Stage 1 sends as many bytes as DDP, and each rank keeps and updates only its shard.** (Where the number of weights
-# does not divide, as here, there are some bytes of padding.) The weights are equal to those of the single process.
+# **Stage 1 sends as many bytes as DDP, and each rank updates only its shard.** The weights are those of the single
+# process.
 #
-# A shard may begin in the middle of a matrix, so the optimizer must treat each number by itself, as SGD, Adam and AdamW
-# do. `check_elementwise` tries an optimizer out:
+# A shard may begin in the middle of a matrix. So the optimizer must treat each number by itself, as SGD and AdamW do.
+# `check_elementwise` tries an optimizer out:
 
 # %%
 for name in ("AdamW", "Adafactor"):
@@ -222,21 +259,26 @@ for name in ("AdamW", "Adafactor"):
 # %% [markdown]
 # <details><summary>Where this stops being true</summary>
 #
-# - **If $N$ does not divide the number of weights**: The padding is sent, too.
-# - **With an optimizer that looks at whole matrices**: Adafactor keeps one number per row and per column, and Muon
-#   multiplies whole matrices. They need whole tensors, which can be dealt out to the ranks: [lesson
-#   11c](11c_memory_deeper.ipynb).
-# - **In DeepSpeed**: Its stage 1 has another way to send, and sends more by default ([lesson
-#   15](15_frameworks.ipynb)).
+# | case | what changes |
+# |---|---|
+# | $N$ does not divide the number of weights | The padding is sent, too. |
+# | Muon, which needs whole matrices | The ranks get whole matrices: [lesson 11c](11c_memory_deeper.ipynb). |
+# | DeepSpeed | Its stage 1 sends more by default: [lesson 15](15_frameworks.ipynb). |
 #
 # </details>
 #
-# ## One model, four stages
+# A rank updates one shard, so it needs the average gradient of this shard only. Why does it keep the gradients of all
+# other shards?
 #
-# Now we shard a real model, small enough to be watched: it reads images of digits. Four blocks stand between its first
-# and its last layer. The library's classes are short: `ShardedOptimizer` is stage 1, `ShardedGradients` is stage 2, and
-# `FullyShardedModule` is stage 3. They shard a model *unit* by unit. A **unit** is a group of parameters that share one
-# flat buffer. Here each block is a unit, and the first and the last layer together are a fifth unit, the *root's*.
+# ## Stage 2: gradients leave at once
+#
+# At stage 1 the gradients of the whole model pile up until the backward pass is over. At stage 2 they leave earlier,
+# unit by unit. A **unit** is a group of parameters that share one flat buffer, for example a transformer block. As soon
+# as the backward pass has all gradients of a unit, they are reduced and scattered, and the whole gradients are freed. A
+# rank keeps $2 + 14/N$ bytes per parameter.
+#
+# We try this on a small model that reads images of digits. Each of its four blocks is a unit, and its first and last
+# layer together are a fifth unit, the *root's*. The library has a class for each stage:
 
 
 # %% tags=["folded"]
@@ -325,110 +367,23 @@ def world_of(ranks: int) -> SimulatedWorld:
     return SimulatedWorld(ranks, contexts="threads")  # they send inside backward
 
 
-# %% [markdown]
-# Do the four stages compute the same? One process trains with the whole batch, and two to five ranks train with equal
-# parts of it.
+def bytes_of_a_step(function: Callable[..., Any], *args: Any, **options: Any) -> int:
+    """How many bytes a rank of four sends in a step, without what it sends at the beginning."""
+    world, by_steps = world_of(4), []
+    for steps in (0, 4):
+        world.run(function, *args, steps=steps, **options)
+        by_steps.append(sum(world.trace.bytes_sent))
+    return (by_steps[1] - by_steps[0]) // 16  # 4 ranks, 4 steps
 
-# %%
-for stage in range(4):
-    errors = [
-        max(off(found, one.state_dict()) for found in world_of(ranks).run(train, stage))
-        for ranks in (2, 3, 4, 5)
-    ]
-    print(f"stage {stage}: at most {max(errors):.0e} off, on 2, 3, 4 and 5 ranks")
-    assert max(errors) < 1e-9
 
 # %% [markdown]
-# **Sharding changes where the numbers are, and not which numbers they are.** After 10 steps of AdamW the weights agree
-# to rounding.
-#
-# What do the stages send? At stage 3 no rank has the weights that it needs. It gathers them before the forward pass,
-# frees them, and gathers them once more before the backward pass. Then it reduces and scatters the gradients.
+# With one backward pass per step, stage 2 sends what stage 1 sends. Why would anybody stop at stage 1? The reason is
+# **gradient accumulation**: a step adds up the gradients of several *microbatches*, parts of a batch that go through
+# the model one by one. At stage 1 a rank adds up whole gradients, and sends the sum once. At stage 2 a rank has no room
+# for whole gradients, so it sends the gradients of each microbatch.
 
 # %%
 guess_2 = predict(
-    "The bytes that a rank sends in one step: how many times as many at stage 3 as in DDP?",
-    unit="times",
-)
-
-# %%
-sent = {}
-for stage in range(4):
-    options = {"reshard_after_forward": True} if stage == 3 else {}
-    world = world_of(4)
-    by_steps = []
-    for steps in (0, 4):
-        world.run(train, stage, steps, **options)
-        by_steps.append(sum(world.trace.bytes_sent))
-    sent[stage] = (by_steps[1] - by_steps[0]) / 16  # 4 ranks, 4 steps
-    print(f"stage {stage}: {sent[stage]:10,.0f} bytes per rank and step")
-print(guess_2.compare(round(sent[3] / sent[0], 2)))
-
-# %% tags=["folded"]
-# Checks of what is said below
-numbers = sum(each.numel() for each in one.parameters())
-assert abs(sent[0] / (2 * 3 / 4 * numbers * 8) - 1) < 0.01
-assert abs(sent[1] / sent[0] - 1) < 0.01 and sent[2] == sent[1]
-assert abs(sent[3] / sent[0] - 1.5) < 0.01
-
-# %% [markdown]
-# **Stage 3 sends 1.5 times as many bytes as DDP.** DDP's all-reduce is a reduce-scatter and an all-gather. Stage 3
-# gathers parameters twice and scatters gradients once: three units of traffic, where DDP has two. For this price the 16
-# bytes per parameter become $16/N$.
-#
-# <details><summary>Where this stops being true</summary>
-#
-# - **If gradients are reduced in float32, and parameters are bfloat16**: Stage 3 sends 2 + 2 + 4 bytes per
-#   parameter, DDP 4 + 4. A DDP that reduces in bfloat16 sends 2 + 2.
-# - **If units stay whole between the passes**: With `reshard_after_forward=False` stage 3 gathers once, and sends
-#   what DDP sends.
-# - **With several backward passes per step**: Stages 2 and 3 send in each of them: see the next section.
-#
-# </details>
-#
-# **Try it.** Gather in bfloat16: `param_dtype=torch.bfloat16`. The shards and the sums of the gradients stay in float64
-# here. How many bytes does a step send then, as a fraction of those above? Guess, then change the line. And how far are
-# the weights from those of one process?
-
-# %%
-world, changed = world_of(4), dict(reshard_after_forward=True)  # add to this dict
-world.run(train, 3, 0, **changed)
-before = sum(world.trace.bytes_sent)
-world.run(train, 3, 4, **changed)
-print(f"{(sum(world.trace.bytes_sent) - before) / 16:,.0f} bytes per rank and step")
-away = off(world.run(train, 3, **changed)[0], one.state_dict())
-print(f"the weights are {away:.0e} off")
-
-# %% tags=["folded"]
-# One way to do it
-changed["param_dtype"] = torch.bfloat16
-world.run(train, 3, 0, **changed)
-before = sum(world.trace.bytes_sent)
-world.run(train, 3, 4, **changed)
-now = (sum(world.trace.bytes_sent) - before) / 16
-away = off(world.run(train, 3, **changed)[0], one.state_dict())
-print(f"{now:,.0f} bytes, {now / sent[3]:.0%} as many; the weights are {away:.0e} off")
-# Two of three parts have a quarter of the bytes: (2/4 + 1)/3. The shards are exact,
-# and yet the gradients come from rounded weights and activations.
-assert abs(now / sent[3] - 0.5) < 0.01 and 1e-4 < away < 0.1
-
-# %% [markdown]
-# ## Stage 2: gradients leave at once
-#
-# At stage 1 each rank collects a whole gradient, and needs only its shard. Stage 2 does not wait for the end. The
-# backward pass goes from the last unit to the first, and as soon as a unit has all its gradients, they are reduced and
-# scattered, and the whole gradients of the unit are freed:
-#
-#     backward          unit 3    unit 2    unit 1    unit 0
-#     reduce-scatter              unit 3    unit 2    unit 1    unit 0
-#
-# Stage 2 sent exactly as much as stage 1 in the run above. Is there any reason to stop at stage 1? There is **gradient
-# accumulation**. Suppose that a step adds up the gradients of 4 *microbatches*, parts of a batch that go through the
-# model one by one. At stage 1 each rank adds up whole gradients, and sends the sum once. At stage 2 a rank has no room
-# for a whole gradient, so it sends the gradients of each microbatch.
-
-# %%
-guess_3 = predict(
     "A step of 4 microbatches. Stage 2 sends how many times as many bytes as stage 1?",
     unit="times",
 )
@@ -446,47 +401,183 @@ def accumulate(comm: Communicator, stage: int, microbatches: int, steps: int) ->
         optimizer.step()
 
 
-accumulated = {}
-for stage in (1, 2):
-    world = world_of(4)
-    by_steps = []
-    for steps in (0, 1):
-        world.run(accumulate, stage, 4, steps)
-        by_steps.append(world.trace.bytes_sent[0])
-    accumulated[stage] = by_steps[1] - by_steps[0]
-    print(f"stage {stage}: {accumulated[stage]:9,} bytes per rank and step")
-print(guess_3.compare(round(accumulated[2] / accumulated[1], 2)))
+accumulated = {stage: bytes_of_a_step(accumulate, stage, 4) for stage in (1, 2)}
+print(f"bytes per rank and step: {accumulated}")
+print(guess_2.compare(round(accumulated[2] / accumulated[1], 2)))
 assert accumulated[2] == 2.5 * accumulated[1]
 
 # %% [markdown]
-# **With microbatches, stage 2 sends gradients after each of them, and stage 1 sends once.** In our step these are four
-# reduce-scatters and one all-gather, against one of each: $(m + 1)/2$ times as many bytes for $m$ microbatches. So
-# people who accumulate often stop at stage 1.
+# Four reduce-scatters and one all-gather are 2.5 times as many bytes as one of each. With $m$ microbatches stage 2
+# sends $(m + 1)/2$ times as many bytes.
+#
+# When do they travel? The next picture is drawn from a simulated step on four ranks, in which messages have sizes but
+# no contents, and a rank computes by sleeping:
+#
+# | | |
+# |---|---|
+# | the model | four units of 100 million parameters; all is sent in bfloat16 |
+# | a rank | 200 · 10¹² operations per second, 25 GB/s, 12,000 tokens per step |
+# | a token | for each parameter, 2 operations in the forward pass and 4 in the backward pass |
+
+# %% tags=["folded"]
+# How a step is played in virtual time
+SPEED, NETWORK, UNIT = 200e12, Link(10e-6, 25e9), 100_000_000
+
+
+def seconds_of(kind: str, tokens: float, length: int = UNIT) -> float:
+    """Of a unit's forward (F) or backward pass."""
+    return {"F": 2, "B": 4}.get(kind, 0) * tokens * length / SPEED
+
+
+def played(stage: int, tokens: float, microbatches: int = 1) -> StepTimes:
+    """When rank 0 of 4 computes four units and communicates, with `tokens` on each rank."""
+    plan = zero.stage_plan(stage, 4, microbatches)
+    each = tokens / microbatches
+
+    def step(comm: Communicator) -> StepTimes:
+        spans: list[Span] = []
+        seconds = zero.play_step(
+            comm,
+            plan,
+            [UNIT] * 4,
+            reduce_dtype=torch.bfloat16,
+            seconds=lambda action: seconds_of(action.kind, each),
+            note=spans.append,
+        )
+        return StepTimes(0.0, seconds, spans)
+
+    return SimulatedWorld(4, Cluster.flat(4, NETWORK)).run(step)[0]
+
+
+microbatches = {f"stage {stage}": played(stage, 12_000, 4) for stage in (1, 2)}
+unit_lanes(microbatches, title="A step of four microbatches")
+
+# %% tags=["folded"]
+# Checks of what is said above and below
+reduced = {
+    name: len(step.of("reduce-scatter")) / 4 for name, step in microbatches.items()
+}
+assert reduced == {"stage 1": 1, "stage 2": 4}
+assert bytes_of_a_step(train, 1) == bytes_of_a_step(train, 2)
+
+# %% [markdown]
+# **With microbatches, stage 2 sends gradients after each of them, and stage 1 sends once.** So people who accumulate
+# often stop at stage 1.
 #
 # <details><summary>Where this stops being true</summary>
 #
-# - **If gradients stay whole until the last microbatch**: `no_sync()` of stage 3 does it, and torch's
-#   `set_requires_gradient_sync(False)`. Then gradients are sent once, and take the memory of whole gradients until
-#   then.
+# With `no_sync()` of our stage 3, or torch's `set_requires_gradient_sync(False)`, gradients stay whole until the last
+# microbatch. Then they are sent once, and meanwhile take the memory of whole gradients.
 #
 # </details>
 #
-# ## Stage 3: what is alive, and when
+# Now only the parameters are whole on every rank. But a rank computes with one unit at a time. Why does it keep all
+# other units?
 #
-# At stage 3 a rank has a shard of each parameter. To compute, it needs whole parameters, but only those of one unit at
-# a time:
+# ## Stage 3: parameters come and go
 #
-#     computing               │ compute 0 │ compute 1 │ compute 2 │
-#     sending        gather 0 │ gather 1  │ gather 2  │           │
+# At stage 3 a rank keeps a shard of everything: $16/N$ bytes per parameter. It gathers the parameters of a unit just
+# before it computes with them, and then frees them. Because the backward pass needs them as well, they are gathered
+# twice. Gradients are reduced and scattered as before.
+
+# %%
+guess_3 = predict(
+    "The bytes that a rank sends in one step: how many times as many at stage 3 as in DDP?",
+    unit="times",
+)
+
+# %%
+sent = {}
+for stage in range(4):
+    options = {"reshard_after_forward": True} if stage == 3 else {}
+    sent[stage] = bytes_of_a_step(train, stage, **options)
+    errors = [
+        max(off(found, one.state_dict()) for found in world_of(ranks).run(train, stage))
+        for ranks in (2, 3, 4, 5)
+    ]
+    print(f"stage {stage}: {sent[stage]:9,.0f} bytes per step, {max(errors):.0e} off")
+    assert max(errors) < 1e-9
+print(guess_3.compare(round(sent[3] / sent[0], 2)))
+
+# %% tags=["folded"]
+# Checks of what is said above and below
+numbers = sum(each.numel() for each in one.parameters())
+assert abs(sent[0] / (2 * 3 / 4 * numbers * 8) - 1) < 0.01
+assert abs(sent[1] / sent[0] - 1) < 0.01 and sent[2] == sent[1]
+assert abs(sent[3] / sent[0] - 1.5) < 0.01
+
+# %% [markdown]
+# **Stage 3 sends 1.5 times as many bytes as DDP: it gathers twice and scatters once.** DDP's all-reduce gathers once
+# and scatters once.
 #
-# A unit is gathered, used and freed. While it computes, the next unit is gathered already: it is **prefetched**. The
-# backward pass does the same from the last unit to the first. So two units are whole at a time, however many blocks the
-# model has. (What belongs to no block is the root's unit, which stays whole from its forward pass to its backward
-# pass.)
+# All stages end with the weights of one process, on two to five ranks and after 10 steps of AdamW. Sharding changes
+# where the numbers are, and not which numbers they are.
 #
-# Now we look at what is *there*. `MemoryAccount` looks at a rank's live tensors after every operation of torch, and
-# says what kind each tensor is. We take eight wider blocks in float32 and train two steps. The first step makes
-# the optimizer's states, and we look at the second one.
+# <details><summary>Where this stops being true</summary>
+#
+# | case | bytes that are sent |
+# |---|---|
+# | gradients in float32 | Stage 3 sends 2 + 2 + 4 bytes per parameter, and DDP sends 4 + 4. |
+# | `reshard_after_forward=False` | A unit stays whole until its backward pass: one gather, as many bytes as DDP. |
+# | the same, with microbatches | Each microbatch gathers again, so this is not stage 2. |
+# | torch's default | The root's unit stays whole between the passes, and is gathered once. |
+#
+# </details>
+#
+# **Try it.** Gather in bfloat16, with `param_dtype=torch.bfloat16`. The shards and the sums of the gradients stay in
+# float64. What part of the bytes does a step send then? And are the weights still the weights of one process? Guess,
+# then change the line.
+
+# %%
+changed = dict(reshard_after_forward=True)  # add to this dict
+print(f"{bytes_of_a_step(train, 3, **changed) / sent[3]:.0%} of the bytes above")
+away = off(world_of(4).run(train, 3, **changed)[0], one.state_dict())
+print(f"the weights are {away:.0e} off")
+
+# %% tags=["folded"]
+# One way to do it
+changed["param_dtype"] = torch.bfloat16
+now = bytes_of_a_step(train, 3, **changed)
+away = off(world_of(4).run(train, 3, **changed)[0], one.state_dict())
+print(f"{now / sent[3]:.0%} of the bytes above; the weights are {away:.0e} off")
+# Two of three parts have a quarter of the bytes: (2/4 + 1)/3. The shards are exact,
+# and yet the gradients come from rounded weights and activations.
+assert abs(now / sent[3] - 0.5) < 0.01 and 1e-4 < away < 0.1
+
+# %% [markdown]
+# Do more bytes take more time? While a unit computes, the next unit is gathered already: it is **prefetched**. Here is
+# the simulated step again, with one microbatch:
+
+# %% tags=["folded"]
+# The picture
+busy = {f"stage {stage}": played(stage, 12_000) for stage in (1, 3)}
+unit_lanes(busy, title="12,000 tokens per rank")
+
+# %% tags=["folded"]
+# Checks of what is said below
+assert busy["stage 3"].seconds < busy["stage 1"].seconds
+sending = {
+    name: sum(each.seconds for each in step.of("all-gather", "reduce-scatter"))
+    for name, step in busy.items()
+}
+assert abs(sending["stage 3"] / sending["stage 1"] - 1.5) < 0.01
+two_gathers = [each for each in busy["stage 3"].of("all-gather") if each.name == "1"]
+assert len(two_gathers) == 2
+
+# %% [markdown]
+# Follow unit 1 at stage 3. It is gathered while unit 0 computes forward, and again while unit 2 computes backward. Its
+# gradients travel while unit 0 computes backward. Messages are **exposed** only at both ends and at the turn, where no
+# other unit computes.
+#
+# Stage 1 sends less and waits longer here, because its all-gather comes after the update, when all computing is done.
+# Megatron-LM hides this all-gather under the next forward pass.
+#
+# At most two of these units are whole at a time. Is the peak of stage 3 then a quarter of DDP's?
+#
+# ## What is alive, and when
+#
+# `MemoryAccount` notes all live tensors, and their kinds, after each operation of torch. We take eight wider blocks in
+# float32 on four ranks. The first step makes the optimizer states, so we look at the second.
 
 # %% tags=["folded"]
 # How it is measured
@@ -518,8 +609,8 @@ def account_of(
 
 # %%
 guess_4 = predict(
-    "Four ranks. The most bytes that are alive at stage 3, as a fraction of those in DDP:",
-    unit="percent",
+    "The most bytes that are ever alive at stage 3, as a part of those in DDP:",
+    choices=["a quarter", "between a quarter and a half", "more than a half"],
 )
 
 # %%
@@ -530,9 +621,8 @@ accounts = {
 peaks = {
     name: max(each.total for each in samples) for name, samples in accounts.items()
 }
-for name, peak in peaks.items():
-    print(f"{name}: at most {peak / 1e6:5.2f} MB")
-print(guess_4.compare(round(peaks["stage 3"] / peaks["stage 0"] * 100)))
+print({name: f"{peak / peaks['stage 0']:.0%}" for name, peak in peaks.items()})
+print(guess_4.compare("between a quarter and a half"))
 memory_over_time(
     accounts,
     title="What is alive on rank 0 of 4 during a training step",
@@ -553,23 +643,21 @@ for sample in accounts["stage 3"]:
     )  # two blocks and the root
 
 # %% [markdown]
-# Read the picture from the left. In DDP, parameters and optimizer states are there all the time, and gradients pile up
-# in the backward pass. At stage 1 the states have shrunk to a quarter. At stage 2 only shards of the gradients pile up,
-# because the whole gradients of a unit come and go. At stage 3 the parameters come and go as well.
+# Read the picture from the left. In DDP, parameters and states are there all the time, and gradients pile up in the
+# backward pass. At stage 1 the states are a quarter. At stage 2 only shards of the gradients pile up. At stage 3 the
+# parameters come and go as well.
 #
-# **What a rank keeps is not what it needs at the peak.** By the table stage 3 keeps a quarter of what DDP keeps. The
-# peak is more than a third, because gathered units, the buffers of messages and **activations** come on top: what the
-# forward pass computes and the backward pass needs. That is why the choice of units matters.
+# **What a rank keeps is not what it needs at the peak.** On top come gathered units, the buffers of messages, and
+# **activations**, which the forward pass computes and the backward pass needs. No stage shards activations.
 #
 # <details><summary>How to read the numbers, and where they stop being true</summary>
 #
 # | case | what happens |
 # |---|---|
 # | DDP's buckets | They count as activations here: the spike at the end of the backward pass. |
-# | MB and MiB | The text counts in MB, the picture in MiB. |
-# | with a deeper model and few samples | A unit is a smaller part of the model, and the peak comes near a quarter. |
-# | with many samples per rank | The activations decide, and they grow with the depth. No stage shards them. |
-# | what the system sees | A process may keep the memory of freed tensors: [lesson 11c](11c_memory_deeper.ipynb). |
+# | a deeper model and few samples | A unit is a smaller part of the model, and the peak comes near a quarter. |
+# | many samples per rank | The activations decide, and they grow with the depth. |
+# | the size of the process | It may keep the memory of freed tensors: [lesson 11c](11c_memory_deeper.ipynb). |
 #
 # </details>
 #
@@ -611,9 +699,9 @@ assert 0.6 < coarse < 1
 # %% [markdown]
 # ## A trap: the norm
 #
-# Many training runs *clip*: if the norm of the gradient is above 1, the gradient is scaled down to norm 1. This is the
-# norm of the *whole* gradient, but at stages 1 to 3 a rank has only a shard. What if each rank clips with the norm of
-# its own shard?
+# Many training runs *clip*: if the norm of the gradient is above 1, the gradient is scaled down to norm 1. This means
+# the norm of the *whole* gradient, but with ZeRO a rank has only a shard. What if each rank clips by the norm of its
+# own shard?
 
 # %%
 guess_5 = predict(
@@ -627,7 +715,7 @@ gradient[:1000] *= 10  # one shard has larger numbers than others
 own = torch.cat([shard / shard.norm() for shard in gradient.chunk(4)])
 right = gradient / gradient.norm()
 print(guess_5.compare(round(own.norm().item(), 6)))
-print(f"cosine of the two directions: {torch.dot(own / own.norm(), right):.2f}")
+print(f"cosine with the right direction: {torch.dot(own, right) / own.norm():.2f}")
 
 
 def norm_of_all(comm: Communicator) -> float:
@@ -642,41 +730,40 @@ print(f"one number is all-reduced: {world.trace.bytes_sent} bytes sent")
 assert abs(own.norm() - 2) < 1e-9 and torch.dot(own / own.norm(), right) < 0.75
 
 # %% [markdown]
-# The result has norm 2, the square root of the number of ranks, because each of the four shards has norm 1. The result
-# also points elsewhere, because each shard was scaled by another factor, and training goes on without an error.
+# The result has norm 2, because each shard has norm 1 and the squares of four shards add up to 4. It also points
+# elsewhere, because each shard was scaled by another factor. Training goes on without an error.
 #
 # **Each rank needs the norm of the whole gradient, and one all-reduced number is enough.** The ranks add up the squares
-# of their shards, and all of them scale by the same factor. The method `clip_grad_norm(1.0)` does both. The optimizer
-# has it at stages 1 and 2, and the model has it at stage 3.
+# of their shards, and all scale by the same factor. The method `clip_grad_norm(1.0)` does both: the optimizer has it at
+# stages 1 and 2, and the model at stage 3.
 #
 # <details><summary>Where this stops being true</summary>
 #
 # | case | what happens |
 # |---|---|
-# | if a shard is no longer than 1 | It is not scaled down, and the result is shorter than 2. |
-# | if the padding is not zero | Its numbers become a part of the norm. Write the zeros yourself. |
+# | a shard is no longer than 1 | It is not scaled down, and the result is shorter than 2. |
+# | the padding is not zero | It becomes a part of the norm. |
 #
 # </details>
 #
 # ## When not to shard
 #
-# Stage 3 sends half as much again as DDP. The extra messages cost no time if they hide behind computing. When do they?
-#
-# The folded cell plays both steps in virtual time, with messages of the right sizes and layers that take as long as
-# they would on a GPU. A rank computes 200 · 10¹² operations per second and sends 25 GB/s. There are 8 ranks and 24
-# units, each of 100 million parameters. For each parameter a token takes 2 operations forward and 4 backward. All is
-# sent in bfloat16.
+# Stage 3 hides its messages when a unit computes for longer than its messages travel. With fewer tokens a unit computes
+# for a shorter time, and its messages stay as long:
 
 # %% tags=["folded"]
-# A step of DDP and a step of stage three, played on a network of their own
-SPEED, NETWORK, UNITS, UNIT = 200e12, Link(10e-6, 25e9), 24, 100_000_000
+# The picture
+few = {f"stage {stage}": played(stage, 2048) for stage in (1, 3)}
+assert few["stage 3"].seconds > 1.2 * few["stage 1"].seconds
+unit_lanes(few, title="2,048 tokens per rank")
+
+# %% [markdown]
+# Now the network is busy nearly all the time, and computing has holes. How many tokens are enough? The next cell plays
+# 24 such units on 8 ranks, with DDP and with stage 3.
 
 
-def seconds_of(kind: str, tokens: float, length: int = UNIT) -> float:
-    """Of a unit's forward (F) or backward pass."""
-    return {"F": 2, "B": 4}.get(kind, 0) * tokens * length / SPEED
-
-
+# %% tags=["folded"]
+# A step of DDP and a step of stage three, for any numbers of ranks, tokens and units
 def ddp_step(
     comm: Communicator, tokens: float, units: int, length: int, dtype: torch.dtype
 ) -> float:
@@ -707,7 +794,7 @@ def stage_3_step(
 def step_seconds(
     ranks: int,
     tokens: float,
-    units: int = UNITS,
+    units: int = 24,
     length: int = UNIT,
     link: Link = NETWORK,
     dtype: torch.dtype = torch.bfloat16,  # of the gradients that are sent
@@ -721,19 +808,17 @@ def step_seconds(
 
 
 # %%
-by_tokens = {}
-for tokens in (512, 2048, 4096, 8192, 16_384):
-    by_tokens[tokens] = found = step_seconds(8, tokens)
-    ratio = found["stage 3"] / found["DDP"]
-    print(
-        f"{tokens:6,} tokens: computing {found['computing'] * 1e3:5.0f} ms,"
-        f" DDP {found['DDP'] * 1e3:5.0f}, stage 3 {found['stage 3'] * 1e3:5.0f}:"
-        f" {ratio:.2f} times DDP's"
-    )
-ratios = {tokens: each["stage 3"] / each["DDP"] for tokens, each in by_tokens.items()}
+by_tokens = {
+    tokens: step_seconds(8, tokens) for tokens in (512, 2048, 4096, 8192, 16_384)
+}
+print("tokens   computing   DDP   stage 3, in ms")
+for tokens, found in by_tokens.items():
+    computing, ddp, stage_3 = (each * 1e3 for each in found.values())
+    print(f"{tokens:6,} {computing:11.0f} {ddp:5.0f} {stage_3:9.0f}")
 
 # %% tags=["folded"]
 # Checks of what is said below
+ratios = {tokens: each["stage 3"] / each["DDP"] for tokens, each in by_tokens.items()}
 assert ratios[512] > 1.4 and ratios[4096] > 1.1 and ratios[16_384] < 1.02
 break_even = SPEED / 25e9
 assert break_even == 8000
@@ -754,33 +839,30 @@ exact = step_seconds(8, 512, dtype=torch.float32)
 assert 1.8 < exact["stage 3"] / by_tokens[512]["DDP"] < 2
 
 # %% [markdown]
-# With few tokens the network decides, and stage 3 takes nearly 1.5 times as long, as its bytes say. With many tokens
-# computing decides, and both strategies hide what they send.
+# With few tokens the network decides, and stage 3 takes nearly 1.5 times as long as DDP, as its bytes say. With many
+# tokens computing decides, and both hide nearly all messages.
 #
 # Where is the border? With $T$ tokens and $s$ operations per second, a unit of $P$ parameters computes for $6 T P / s$.
-# At bandwidth $b$ it sends $3 \cdot 2 P$ bytes, where there are many ranks. $P$ drops out:
+# At bandwidth $b$, its $3 \cdot 2 P$ bytes take $6 P / b$, where there are many ranks. $P$ drops out:
 #
 # $$\frac{6 T P}{s} > \frac{6 P}{b} \quad\Longleftrightarrow\quad T > \frac{s}{b}$$
 #
-# **For a dense model, the border is a number of tokens per rank: its number of parameters drops out.** Here it is s/b =
-# 8,000 tokens per rank. So do not say "my model is too small for stage 3". Say "my ranks have too little to do", or "my
-# model fits without it". Ranks have too little to do when a fixed batch is spread over more and more of them, because
-# the work of each rank shrinks and its messages do not.
+# **For a dense model, the border is s/b tokens per rank, whatever its size.** Here the border is 8,000 tokens. So never
+# say "my model is too small for stage 3". Say "my ranks have too little to do", or "my model fits without it".
 #
 # <details><summary>Where this stops being true</summary>
 #
-# - **With experts**: A token uses only some parameters. Multiply the border by all parameters over those that a
-#   token uses.
-# - **If gradients are reduced in float32**: The border is 1.5 times as high, since the backward pass must hide 2 +
-#   4 bytes behind its own 4 operations.
-# - **With few or small units**: The first gather and the last scatter hide behind nothing, and latency counts:
-#   [lesson 11c](11c_memory_deeper.ipynb) measures it.
-#
-# DDP has the same border, if it reduces in bfloat16. It sends $2 \cdot 2 P$ bytes, but can hide them only behind the
-# backward pass, which takes $4 T P / s$. Below the border it is faster than stage 3, since nothing disturbs its forward
-# pass.
+# | case | what changes |
+# |---|---|
+# | a model with experts | Multiply the border by all parameters over the parameters that a token uses. |
+# | gradients reduced in float32 | The border is 1.5 times as high: the backward pass has to hide more bytes. |
+# | few or small units | The first gather is exposed, and latency counts: [lesson 11c](11c_memory_deeper.ipynb). |
+# | below the border | DDP is faster than stage 3 if both reduce in bfloat16. |
 #
 # </details>
+#
+# In practice the batch is fixed, and spread over more and more ranks. The work of each rank shrinks then, and its
+# messages do not.
 
 # %%
 TOKENS = 131_072  # in a step, of all ranks together
@@ -795,12 +877,10 @@ guess_6 = predict(
 by_ranks = {
     ranks: step_seconds(ranks, TOKENS / ranks, units=6) for ranks in (2, 4, 8, 16, 32)
 }
-names = ("computing", "DDP", "stage 3")
-sending = {ranks: step_seconds(ranks, 0, units=6)["stage 3"] for ranks in by_ranks}
-for ranks, found in by_ranks.items():
-    each = ", ".join(f"{name} {found[name] * 1e3:6.0f} ms" for name in names)
-    print(f"{ranks:2} ranks: {each}; messages alone {sending[ranks] * 1e3:4.0f} ms")
-hidden = [ranks for ranks in by_ranks if sending[ranks] < by_ranks[ranks]["computing"]]
+messages = {ranks: step_seconds(ranks, 0, units=6)["stage 3"] for ranks in by_ranks}
+hidden = [
+    ranks for ranks, found in by_ranks.items() if messages[ranks] < found["computing"]
+]
 print(guess_6.compare(f"from {hidden[-1]} to {2 * hidden[-1]} ranks"))
 
 # %% tags=["folded"]
@@ -808,7 +888,7 @@ print(guess_6.compare(f"from {hidden[-1]} to {2 * hidden[-1]} ranks"))
 sweep(
     {
         name: {ranks: found[name] * 1e3 for ranks, found in by_ranks.items()}
-        for name in names
+        for name in ("computing", "DDP", "stage 3")
     },
     along="ranks",
     title="A step of 131,072 tokens on more and more ranks",
@@ -826,21 +906,17 @@ assert by_ranks[32]["stage 3"] > 0.85 * by_ranks[16]["stage 3"]
 assert by_ranks[8]["stage 3"] < 0.55 * by_ranks[4]["stage 3"]
 
 # %% [markdown]
-# Up to 16 ranks each doubling nearly halves the step. From there on each rank computes less, and waits.
+# Up to 16 ranks each doubling nearly halves the step. With 32 ranks each rank computes less, and waits.
 #
 # ### Memory golf
 #
-# Now you choose. A hole is a model, ranks, and the memory of each rank. Train the model in as little time as you can,
-# within this memory. You choose the stage, the number of blocks per unit and the number of microbatches. At stage 3 you
-# also choose whether the next unit is gathered early, with `prefetch`, and whether a unit is freed after its forward
-# pass, with `reshard`.
+# Now you choose. A hole is a model, ranks, and a limit of memory for each rank. Train in as little time as you can
+# within this limit: choose the stage, the blocks per unit and the number of microbatches. At stage 3 you also choose
+# `prefetch`, and `reshard`: whether a unit is freed after its forward pass.
 #
-# You also choose how many blocks are `checkpointed`. With **activation checkpointing** a block keeps only its input,
-# and recomputes its activations in the backward pass, so it buys memory with computing.
-#
-# Whoever needs more memory than there is gets no points, and ten points are par. Your best swing at each hole is kept
-# in `work/my_games.json`, in your own folder. Nothing sends this file. `distlib board`, in a terminal, shows what is in
-# it.
+# With **activation checkpointing** a block keeps only its input, and recomputes its activations in the backward pass;
+# `checkpointed` says how many blocks do so. Par gives ten points, and a swing above the limit gives none. Your best
+# swings are kept in `work/my_games.json`, and only there.
 
 # %%
 from distlib.games.in_lessons import swing
@@ -860,8 +936,8 @@ memory_over_time(
 )
 
 # %% [markdown]
-# **Try it.** Change the choice, and go on to the other holes. Look at the picture: what stands highest, and when? After
-# each change say first whether memory or time will change, and in which direction.
+# **Try it.** Change the choice, and go on to the other holes. Which kind of bytes is highest in the picture, and when?
+# Before each swing say whether memory or time will change, and in which direction.
 
 # %%
 swings.append(swing(2, stage=3, checkpointed=16))  # change this, again and again
@@ -880,25 +956,16 @@ assert score_card(swings).endswith("50 points; par is 50")
 # ## In real frameworks
 #
 # **torch's `fully_shard` is stage 3.** It is called on each unit, and then on the model, whose rest becomes the root's
-# unit. Afterwards the parameters are **DTensors**, and each rank has some rows of every tensor. Because `fully_shard`
-# sends nothing, it does not make the weights of the ranks equal: they have to be equal before.
+# unit. Afterwards the parameters are **DTensors**, of which each rank has some rows. `fully_shard` sends nothing, so
+# the weights of all ranks have to be equal before.
 #
-# `torch_distributed(comm)` gives torch a process group whose messages are this course's, so that they stand in the
-# trace.
+# `torch_distributed(comm)` gives torch a process group whose messages are this course's, so that we can count them.
 
 # %%
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_state_dict,
-    set_model_state_dict,
-    set_optimizer_state_dict,
-)
 from torch.distributed.fsdp import fully_shard
 
-Built = tuple[nn.Module, torch.optim.Optimizer]
 
-
-def shard_with_torch(model: Reader) -> Built:
+def shard_with_torch(model: Reader) -> tuple[nn.Module, torch.optim.Optimizer]:
     for block in model.blocks:
         fully_shard(block)
     fully_shard(model)
@@ -910,9 +977,10 @@ def shard_with_torch(model: Reader) -> Built:
 warnings.filterwarnings("ignore", "Full backward hook|FSDP2-wrapped")  # torch's notes
 
 
-def torch_steps(comm: Communicator, built: Built, steps: range) -> None:
-    model, optimizer = built
-    for step in steps:
+def torch_steps(
+    comm: Communicator, model: nn.Module, optimizer: torch.optim.Optimizer, steps: int
+) -> None:
+    for step in range(steps):
         own = slice(step * 60 + comm.rank, (step + 1) * 60, comm.world_size)
         optimizer.zero_grad()
         output = model(images[own].to(next(model.parameters()).dtype))
@@ -939,9 +1007,9 @@ def calls_in_a_step(ranks: int, function: Callable[..., Any]) -> dict[str, int]:
 def stage_3_of_torch(comm: Communicator, steps: int = 10) -> dict[str, torch.Tensor]:
     """The weights after some steps."""
     with torch_distributed(comm):
-        built = shard_with_torch(Reader().double())
-        torch_steps(comm, built, range(steps))
-        return whole(built[0])
+        model, optimizer = shard_with_torch(Reader().double())
+        torch_steps(comm, model, optimizer, steps)
+        return whole(model)
 
 
 weights = world_of(4).run(stage_3_of_torch)[0]
@@ -950,98 +1018,36 @@ print(f"{off(weights, one.state_dict()):.0e} off; in a step {calls}")
 assert off(weights, one.state_dict()) < 1e-9 and list(calls.values()) == [9, 5]
 
 # %% [markdown]
-# The weights are those of one process. Each of the five units has a reduce-scatter. There are nine all-gathers: two for
-# each block, and one for the root's unit. torch keeps the root's unit whole between the passes, because it is used last
-# in the forward pass and first in the backward pass. Our `FullyShardedModule` does the same.
-#
-# How does a run continue on another number of ranks? If there are two ranks, each has other rows than any rank of four
-# had. So rank 0 saves whole tensors, and sends them to the other ranks when they are loaded, because the options say
-# so. All ranks call the same functions, but only rank 0 hands in tensors: the other ranks hand in empty dicts.
-
-
-# %%
-SAVE = StateDictOptions(full_state_dict=True, cpu_offload=True)
-LOAD = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-
-
-def save_whole(comm: Communicator) -> tuple[dict, dict]:
-    with torch_distributed(comm):
-        built = shard_with_torch(Reader().double())
-        torch_steps(comm, built, range(5))
-        return get_state_dict(*built, options=SAVE)
-
-
-def load_whole_and_go_on(
-    comm: Communicator, weights: dict, states: dict
-) -> dict[str, torch.Tensor]:
-    with torch_distributed(comm):
-        model, optimizer = built = shard_with_torch(Reader(seed=1).double())
-        mine = (weights, states) if comm.rank == 0 else ({}, {})
-        set_model_state_dict(model, mine[0], options=LOAD)
-        set_optimizer_state_dict(model, optimizer, mine[1], options=LOAD)
-        torch_steps(comm, built, range(5, 10))
-        return whole(model)
-
-
-saved = world_of(4).run(save_whole)
-print("tensors of the model, by rank:", [len(weights) for weights, _ in saved])
-resumed = world_of(2).run(load_whole_and_go_on, *saved[0])[0]
-print(f"whole from 4, continued by 2: {off(resumed, one.state_dict()):.0e} off")
-assert off(resumed, one.state_dict()) < 1e-9
-
-# %% [markdown]
-# **A run that four ranks have saved whole continues on two ranks, with the weights of a run without a break.** Here the
-# training ends with the save. If it goes on, copy the state first, because some of its tensors are the optimizer's own,
-# and the next step would change them: the count of steps, and on a single rank all tensors.
+# The weights are the weights of one process. Each of the five units is reduced and scattered once. There are nine
+# all-gathers: two for each block, and one for the root's unit. torch keeps the root's unit whole between the passes,
+# because it is used last in the forward pass and first in the backward pass. Our `FullyShardedModule` does the same.
 #
 # | in torch, and in DeepSpeed | what it is |
 # |---|---|
 # | `ZeroRedundancyOptimizer` | a stage 1 that deals out whole tensors |
 # | `fully_shard(…, mp_policy=…)` | mixed precision: `MixedPrecisionPolicy(param_dtype=…, reduce_dtype=…)` |
 # | `fully_shard(…, mesh=…)` with two dimensions | hybrid: replicated along the first, sharded along the second |
-# | `torch.distributed.checkpoint` | a checkpoint in shards, which another number of ranks can read |
+# | `torch.distributed.checkpoint` | a checkpoint in shards, which another number of ranks can read: lesson 11c |
 # | DeepSpeed's `"zero_optimization": {"stage": 2}` | the stage of ZeRO, as a number in the configuration |
 #
-# DeepSpeed, where ZeRO comes from, can also *offload* shards to the memory of the host, or to disks: one more place
-# where bytes can be, and one more link that they must cross.
+# DeepSpeed, where ZeRO comes from, can also *offload* shards to the memory of the host or to disks.
 #
 # ## In short
 #
-# - Stage 1 shards optimizer states, stage 2 also gradients, stage 3 also parameters: 16/N bytes.
-# - The paper's stage 1 sends what DDP sends: an all-reduce with the optimizer in its middle.
-# - Stage 3 sends 1.5 times as much, and enough tokens per rank hide the messages.
-# - What is kept is not the peak: whole units, buffers and activations come on top.
-# - With microbatches, stages 2 and 3 send in each one, stage 1 once.
+# - Adam in mixed precision keeps sixteen bytes per parameter, and the peak is higher.
+# - Stage 1 sends as many bytes as DDP, and each rank updates only its shard.
+# - With microbatches, stage 2 sends gradients after each of them, and stage 1 sends once.
+# - Stage 3 sends 1.5 times as many bytes as DDP: it gathers twice and scatters once.
+# - For a dense model, s/b tokens per rank hide them, whatever its size.
 #
-# For $\Psi$ parameters on $N$ ranks, Adam in mixed precision, collectives in rings, and one backward pass per step:
+# For Adam in mixed precision on $N$ ranks, with collectives in rings and one backward pass per step:
 #
 # | stage | kept per parameter, in bytes | sent per step, in units of $\frac{N-1}{N}$ models |
 # |---|---|---|
-# | 0 | 16 | 2 |
+# | 0, DDP | 16 | 2 |
 # | 1 | $4 + 12/N$ | 2 |
 # | 2 | $2 + 14/N$ | 2 |
 # | 3 | $16/N$ | 3 |
-#
-# <details><summary>In more words, and where these sentences stop being true</summary>
-#
-# - The table is the paper's. DeepSpeed has the same stages, and by default sends something else (lesson 15). Gradients
-#   and messages are in bfloat16; with gradient shards in float32 it is $2/N$ bytes more. torch's `fully_shard` is stage
-#   3, and sends a little less by default, since its root stays.
-# - Stage 1 is an all-reduce with the optimizer in its middle. It sends no byte more, but for padding, and is right
-#   for every optimizer that works on each number by itself.
-# - With $m$ microbatches per step, stage 2 sends $(m + 1)/2$ times as much as stage 1.
-# - What is *kept* is not the *peak*. On top of it come the units that are whole (two with prefetching, and the root's),
-#   gradients on their way, and activations, which no stage shards.
-# - A rank has a shard of the gradient. The norm is that of the whole gradient: add up the squares over all ranks.
-# - Stage 3 costs hardly any time where messages hide behind computing: with more than $s/b$ tokens per rank and
-#   backward pass, whatever the size of a dense model, if all is sent in two bytes and there are many units, each large
-#   enough for latency not to count. Below that it takes up to 1.5 times as long as DDP, and more with accumulation.
-#   (With gradients reduced in float32 the border is 1.5 times as high; then stage 3 takes up to twice as long as a DDP
-#   that reduces in bfloat16, and no longer than one that reduces in float32.)
-#   With experts, multiply the border by all parameters over those that a token uses. Do not take stage 3 for a model
-#   that fits and whose ranks have little to do.
-#
-# </details>
 #
 # ## Now you
 #
@@ -1049,9 +1055,10 @@ assert off(resumed, one.state_dict()) < 1e-9
 # with torch's `fully_shard`.
 #
 # [Lesson 11c](11c_memory_deeper.ipynb) is a side road: activation checkpointing, why a process may still seem as large
-# as before, what latency costs, sharding inside a node, and checkpoints in shards. In its exercise you shard gradients
-# and parameters by hand.
-#
+# as before, what latency costs, sharding inside a node, and checkpoints for another number of ranks. In its exercise
+# you shard gradients and parameters by hand.
+
+# %% [markdown]
 # ## Further reading
 #
 # - S. Rajbhandari et al., [ZeRO: Memory Optimizations Toward Training Trillion Parameter

@@ -12,9 +12,9 @@
 # - trade computing for memory with activation checkpointing, and say what it saves,
 # - say why a process may still seem as large as before,
 # - say when latency decides, and when to shard inside a node,
-# - count to the byte what torch's `fully_shard` sends, and save a checkpoint in shards.
+# - count to the byte what torch's `fully_shard` sends, and move a run to another number of ranks.
 #
-# **Time:** about 70 minutes. **You need:** [ZeRO and FSDP](11_zero.ipynb). No GPU.
+# **Time:** about 75 minutes. **You need:** [ZeRO and FSDP](11_zero.ipynb). No GPU.
 
 # %% tags=["folded"]
 # The imports
@@ -870,7 +870,10 @@ assert sum(sum(sizes) for _, sizes in by_rank) == numbers
 # %%
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
     get_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
     set_state_dict,
 )
 from torch.distributed.device_mesh import init_device_mesh
@@ -1030,8 +1033,47 @@ assert messages["all_reduce"] == 5 * 2
 # The hybrid calls one more collective for each of the five units: an all-reduce that sums the gradients of a shard over
 # the two copies. Each rank sends two messages in it.
 #
-# Now save on four ranks, after five steps, and go on with two. Each of two ranks has other shards than any of four. In
-# lesson 11 rank 0 saved whole tensors. Here each rank writes its own shards.
+# How does a run continue on another number of ranks? If there are two ranks, each has other rows than any rank of four
+# had. So rank 0 saves whole tensors, and sends them to the other ranks when they are loaded, because the options say
+# so. All ranks call the same functions, but only rank 0 hands in tensors. The other ranks hand in empty dicts.
+
+
+# %%
+SAVE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+LOAD = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+
+
+def save_whole(comm: Communicator) -> tuple[dict, dict]:
+    with torch_distributed(comm):
+        built = shard_with_torch(Reader().double())
+        torch_steps(comm, built, range(5))
+        return get_state_dict(*built, options=SAVE)
+
+
+def load_whole_and_go_on(
+    comm: Communicator, weights: dict, states: dict
+) -> dict[str, torch.Tensor]:
+    with torch_distributed(comm):
+        model, optimizer = built = shard_with_torch(Reader(seed=1).double())
+        mine = (weights, states) if comm.rank == 0 else ({}, {})
+        set_model_state_dict(model, mine[0], options=LOAD)
+        set_optimizer_state_dict(model, optimizer, mine[1], options=LOAD)
+        torch_steps(comm, built, range(5, 10))
+        return whole(model)
+
+
+saved = world_of(4).run(save_whole)
+print("tensors of the model, by rank:", [len(weights) for weights, _ in saved])
+resumed = world_of(2).run(load_whole_and_go_on, *saved[0])[0]
+print(f"whole from 4, continued by 2: {off(resumed, one.state_dict()):.0e} off")
+assert off(resumed, one.state_dict()) < 1e-9
+
+# %% [markdown]
+# **A run that four ranks have saved whole continues on two ranks, with the weights of a run without a break.** Here the
+# training ends with the save. If it goes on, copy the state first, because some of its tensors are the optimizer's own,
+# and the next step would change them: the count of steps, and on a single rank all tensors.
+#
+# A large model does not fit into the memory of rank 0. Then each rank writes its own shards:
 
 
 # %%

@@ -31,6 +31,8 @@
     meeting_places           where processes try to meet, as their environment says, and what was seen of each
     ranks_on_nodes           the ranks of one launch on their machines
     buckets_over_layers      which layers share a bucket, and when it travels while the backward pass goes on
+    kept_shards              which shard of weights, gradients and optimizer states each rank keeps
+    unit_lanes               when a rank computes which unit, and what its network carries meanwhile
     mesh_cube                the ranks of a mesh, and the groups along its axes
     mesh_on_nodes            which groups of a mesh lie inside a node, and which across nodes
     gradient_timeline        which version of the parameters a gradient read, and which it was applied to
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from distlib.draw.charts.heat_maps import heat_map
     from distlib.draw.charts.histograms import histogram
     from distlib.draw.charts.image_answers import image_answers
+    from distlib.draw.charts.kept_shards import kept_shards
     from distlib.draw.charts.meeting_places import meeting_places, ranks_on_nodes
     from distlib.draw.charts.memory_and_room import memory_and_room
     from distlib.draw.charts.memory_bars import memory_per_rank
@@ -78,6 +81,7 @@ if TYPE_CHECKING:
     from distlib.draw.charts.sweeps import sweep
     from distlib.draw.charts.timelines import timeline
     from distlib.draw.charts.token_routes import token_routes
+    from distlib.draw.charts.unit_lanes import unit_lanes
     from distlib.draw.charts.wait_circles import who_waits
     from distlib.draw.chunks.chunk_history import ChunkHistory, watch_chunks
     from distlib.draw.picture import Picture
@@ -104,6 +108,7 @@ __all__ = [
     "heat_map",
     "histogram",
     "image_answers",
+    "kept_shards",
     "meeting_places",
     "memory_and_room",
     "memory_over_time",
@@ -127,6 +132,7 @@ __all__ = [
     "speed_up",
     "timeline",
     "token_routes",
+    "unit_lanes",
     "watch_chunks",
     "who_sends",
     "who_waits",
@@ -150,6 +156,7 @@ _HOMES = {
     "heat_map": "charts.heat_maps",
     "histogram": "charts.histograms",
     "image_answers": "charts.image_answers",
+    "kept_shards": "charts.kept_shards",
     "meeting_places": "charts.meeting_places",
     "memory_and_room": "charts.memory_and_room",
     "memory_over_time": "charts.memory_curves",
@@ -173,6 +180,7 @@ _HOMES = {
     "speed_up": "charts.speed_ups",
     "timeline": "charts.timelines",
     "token_routes": "charts.token_routes",
+    "unit_lanes": "charts.unit_lanes",
     "watch_chunks": "chunks.chunk_history",
     "who_sends": "charts.message_routes",
     "who_waits": "charts.wait_circles",

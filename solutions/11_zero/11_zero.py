@@ -21,30 +21,19 @@
 # %% [markdown]
 # ## How to work
 #
-# **A shard.** Put several tensors into one flat buffer: one after the other, in their order, each row by row. Behind
-# them put zeros, the **padding**, until the number of ranks $N$ divides the length. Cut the buffer into $N$ equal
-# shards. Rank $r$ keeps shard $r$. With a weight of shape `[2, 3]` and a bias of shape `[3]`:
+# **A shard.** Put several tensors into one flat buffer, one after the other, each row by row. Add zeros, the
+# **padding**, until the number of ranks $N$ divides the length. Cut the buffer into $N$ equal shards. Rank $r$ keeps
+# shard $r$. With a weight of shape `[2, 3]` and a bias of shape `[3]`:
 #
 # | | shard 0 | shard 1 | shard 2 | shard 3 |
 # |---|---|---|---|---|
 # | on 2 ranks | `w w w w w` | `w b b b 0` | | |
-# | on 3 ranks | `w w w` | `w w w` | `b b b` | |
 # | on 4 ranks | `w w w` | `w w w` | `b b b` | `0 0 0` |
 #
-# A shard of $n$ numbers has $\lceil n / N \rceil$ of them, on every rank. It begins and ends anywhere, also in the
-# middle of a tensor.
+# **What is sent.** `all_gather(comm, flat)` works in place: afterwards chunk $r$ of every rank's `flat` is rank $r$'s.
 #
-# **What is sent.** `comm` is how a rank talks to the others, as in the exercises before. `all_gather(comm, flat)` works
-# in place, on a tensor that has a chunk for each rank: afterwards chunk $r$ of every rank's `flat` is rank $r$'s. Of a
-# tensor of $S$ bytes each rank sends $(N - 1) / N \cdot S$. Where $N$ divides the length of `flat`, its chunks are the
-# shards. All ranks must call it. You may also send and receive yourself, within the same limits.
-#
-# **What is counted.** The tests compare values with those of one process. They count the bytes that each rank sends.
-# And they count the bytes that are **alive**: those of all tensors whose memory somebody still holds. A view holds the
-# memory of the whole tensor that it is a view of: after `part = flat[:2]` and `del flat`, all of `flat` is still alive.
-# After `part = flat[:2].clone()` and `del flat`, only two numbers are.
-#
-# All tensors of a call have the same dtype.
+# **What is counted.** The bytes that are sent, and the bytes that are **alive**. A view keeps its whole tensor alive:
+# after `part = flat[:2]` and `del flat`, all of `flat` is still there. With `flat[:2].clone()`, only two numbers are.
 
 # %% readonly="setup"
 from collections.abc import Callable, Sequence
@@ -200,8 +189,8 @@ class ShardedOptimizer:
 
     Args:
         comm: the communicator of this rank.
-        parameters: the tensors to be trained (torch.nn.Parameter), the same on all ranks, in
-            the same order.
+        parameters: the tensors to be trained (torch.nn.Parameter), all of one dtype, the same
+            on all ranks, in the same order.
         make_optimizer: make_optimizer([tensor]) makes an optimizer for a tensor. Call it once,
             with a tensor of the length of a shard.
 

@@ -71,6 +71,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "histogram": lambda: draw.histogram({"equal": [0, 1, 1]}, along="staleness", title="Found"),
     "image_answers": lambda: draw.image_answers([[[0.0, 1.0], [1.0, 0.0]]], [8], {"plain": [3]}, title="Answers"),
     "meeting_places": lambda: draw.meeting_places({"alone": [(LAUNCHED, "the sum is 1")]}, title="One process"),
+    "kept_shards": lambda: draw.kept_shards({"DDP": {"weights": 64}, "stage 3": {"weights": 32}}, 2, title="Weights"),
     "memory_and_room": lambda: draw.memory_and_room(
         {"weights": 8e9, "gradients": 8e9}, {"a GPU": 12e9}, title="Too much"
     ),
@@ -98,6 +99,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "timeline": lambda: draw.timeline(TRACE),
     "who_sends": lambda: draw.who_sends({"ring": TRACE}, title="Around"),
     "token_routes": lambda: draw.token_routes({"even": [[1, 1], [1, 1]]}, title="Two ranks"),
+    "unit_lanes": lambda: draw.unit_lanes({"stage 1": OVERLAPPED}, title="Two units"),
     "who_waits": lambda: draw.who_waits(DeadlockError(HANG)),
 }
 NOT_SHOWN = {"ChunkHistory", "ExpertLayer", "HeldPieces", "Picture", "watch_chunks"}

@@ -34,12 +34,14 @@ def before_and_after(
     *,
     title: str,
     subtitle: str = "a row is a rank; a tile is a number that the pattern takes from it, or delivers to it",
+    colors: Mapping[float, int] | None = None,
 ) -> Picture:
     """Draw what the ranks have before several collectives, and after them.
 
     Args:
         panels: the name of a collective → what each rank has before it, and after it, as numbers by rank. At most 4.
         title, subtitle: the headline and the line below it.
+        colors: number → the index of its color, for each number in the panels. None: each number has its own color.
 
     Raises:
         ValueError: nothing to draw, more than 4 panels, more than 5 ranks or numbers on a rank, or other ranks after.
@@ -53,10 +55,10 @@ def before_and_after(
                 f"got {list(map(list, before))} and {list(map(list, after))}"
             )
     with drawing_style():
-        return _draw(panels, title, subtitle)
+        return _draw(panels, title, subtitle, colors or {})
 
 
-def _draw(panels: Mapping[str, tuple[Held, Held]], title: str, subtitle: str) -> Picture:
+def _draw(panels: Mapping[str, tuple[Held, Held]], title: str, subtitle: str, chosen: Mapping[float, int]) -> Picture:
     rows = max(len(before) for before, _ in panels.values())
     figure = new_figure(WIDTH, _TOP + _HEAD + _ROW * rows + 8)
     add_titles(figure, title, subtitle)
@@ -64,15 +66,17 @@ def _draw(panels: Mapping[str, tuple[Held, Held]], title: str, subtitle: str) ->
     told = []
     panel = WIDTH / len(panels)
     for place, (name, (before, after)) in enumerate(panels.items()):
-        _draw_panel(canvas, 10 + place * panel, panel, name, before, after)
+        _draw_panel(canvas, 10 + place * panel, panel, name, before, after, chosen)
         told.append(f"{name}: from {_in_words(before)} to {_in_words(after)}.")
     return Picture(figure, " ".join([f"{title}.", *told]))
 
 
-def _draw_panel(canvas: Axes, left: float, room: float, name: str, before: Held, after: Held) -> None:
+def _draw_panel(
+    canvas: Axes, left: float, room: float, name: str, before: Held, after: Held, chosen: Mapping[float, int]
+) -> None:
     canvas.text(left, _TOP + 16, name, size=points(BODY + 1), weight="bold", color=INK, va="center_baseline")
     numbers = list(dict.fromkeys(chain(*before, *after)))
-    colors = {number: color_of(place) for place, number in enumerate(numbers)}
+    colors = {number: color_of(chosen.get(number, place)) for place, number in enumerate(numbers)}
     widest = max(map(len, before))
     wide = max((1.15 * text_width(format_number(number), BODY) + 6 for number in numbers), default=0)
     tile = min(max(_TILE, wide), (room - _LEFT - _ARROW - 30) / (widest + max(map(len, after))))

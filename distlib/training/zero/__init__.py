@@ -16,7 +16,7 @@ elementwise         may this optimizer's tensors be cut?
 whole_state         the state of the model without shards
 optimizer_state     that of its optimizer
 shard_files         a checkpoint in shards, for any number of ranks
-step_plan           a step of stage 3 as a list of actions, to count and to play by shapes
+step_plan           a step of a stage as a list of actions, to count and to play by shapes
 stage_memory        what each stage keeps and sends, by formulas
 process_memory      the memory of the process around them
 live_bytes          what is alive in a step, by kind, counted
@@ -42,7 +42,7 @@ from distlib.training.zero.stage_memory import (
     memory_by_stage,
     padded_bytes_by_stage,
 )
-from distlib.training.zero.step_plan import UnitAction, play_step, step_plan, whole_units
+from distlib.training.zero.step_plan import UnitAction, play_step, stage_plan, step_plan, whole_units
 
 __all__ = [
     "FlatLayout",
@@ -64,6 +64,7 @@ __all__ = [
     "play_step",
     "return_large_blocks",
     "save_shards",
+    "stage_plan",
     "step_plan",
     "whole_optimizer_state",
     "whole_units",
