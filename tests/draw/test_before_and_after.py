@@ -6,6 +6,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from distlib.draw import before_and_after
+from distlib.draw.style import color_of
 from tests.tools.draw_samples import texts
 
 ROWS = ([[1.0], [2.0], [3.0]], [[6.0], [], []])
@@ -24,6 +25,12 @@ def test_a_sum_has_a_color_of_its_own() -> None:
     assert "6" in texts(picture)
     tiles = [tile for tile in picture.figure.axes[0].patches if tile.get_width() > 20]
     assert len({to_hex(tile.get_facecolor()) for tile in tiles}) == 4
+
+
+def test_colors_may_be_chosen() -> None:
+    picture = before_and_after({"reduce": ROWS}, title="A sum", colors={1.0: 3, 2.0: 3, 3.0: 3, 6.0: 0})
+    tiles = [tile for tile in picture.figure.axes[0].patches if tile.get_width() > 20]
+    assert [to_hex(tile.get_facecolor()).upper() for tile in tiles] == [color_of(3), color_of(0), *[color_of(3)] * 2]
 
 
 def test_what_does_not_fit_is_refused() -> None:

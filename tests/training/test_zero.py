@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from distlib import Cluster, Communicator, Link, MessageMismatch, RankError, SimulatedWorld, World
 from distlib.network import duration
+from distlib.training.ddp import Span
 from distlib.training.zero import (
     FullyShardedModule,
     MemoryAccount,
@@ -26,6 +27,7 @@ from distlib.training.zero import (
     padded_bytes_by_stage,
     play_step,
     save_shards,
+    stage_plan,
     step_plan,
 )
 from distlib.training.zero.unit_choice import group_parameters
@@ -491,3 +493,34 @@ def test_a_limit_of_memory_says_what_is_missing() -> None:
         RankError, match=r"bytes alive, [\d,]+ more than the limit of 1,000 allows, in the phase forward"
     ):
         simulated(2).run(step)
+
+
+def test_the_plan_of_a_whole_step_says_when_each_stage_sends() -> None:
+    """Stage 1 scatters in the last backward pass, stage 2 in each; both gather after the update, stage 3 before."""
+    words = {stage: " ".join(map(str, stage_plan(stage, 2, 2))) for stage in (1, 2, 3)}
+    assert words[1] == "F0 F1 B1 B0 F0 F1 B1 R1 B0 R0 A1 A0 U0 G0 G1 W0 W1"
+    assert words[2] == "F0 F1 B1 R1 B0 R0 A1 A0 F0 F1 B1 R1 B0 R0 A1 A0 U0 G0 G1 W0 W1"
+    assert stage_plan(3, 2, 2)[:-1] == step_plan(2, reshard_after_forward=True) * 2
+    for wrong in ((0, 2, 1), (4, 2, 1), (1, 0, 1), (1, 2, 0)):
+        with pytest.raises(ValueError, match="stage_plan"):
+            stage_plan(*wrong)
+
+
+@pytest.mark.parametrize(("stage", "microbatches", "sent"), [(1, 1, 2), (1, 4, 2), (2, 4, 5), (3, 1, 3), (3, 4, 12)])
+def test_a_played_stage_sends_its_bytes_and_notes_its_spans(stage: int, microbatches: int, sent: int) -> None:
+    world = SimulatedWorld(4, Cluster.flat(4, Link(0.0, 1e9)))
+    plan = stage_plan(stage, 2, microbatches)
+
+    def step(comm: Communicator) -> list[Span]:
+        spans: list[Span] = []
+        options = {"reduce_dtype": torch.bfloat16, "seconds": lambda action: 1e-3, "note": spans.append}
+        seconds = play_step(comm, plan, [4000, 4000], **options)
+        assert max(span.end for span in spans) == pytest.approx(seconds)
+        return spans
+
+    spans = world.run(step)[0]
+    assert world.trace.bytes_sent == [sent * 2 * 3 * 1000 * 2] * 4
+    computed = [span for span in spans if span.kind in ("forward", "backward", "update")]
+    assert len(computed) == 4 * microbatches + 1
+    on_the_way = sum(span.seconds for span in spans if span not in computed)
+    assert on_the_way == pytest.approx(sent * 2 * 3 * 1000 * 2 / 1e9)
