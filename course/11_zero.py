@@ -14,7 +14,7 @@
 # > - say when *not* to shard,
 # > - read torch's `fully_shard` like your own code.
 # >
-# > **Time:** about 55 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [DDP](05_ddp.ipynb). No GPU.
+# > **Time:** about 60 minutes. **You need:** [All-reduce](02_all_reduce.ipynb) and [DDP](05_ddp.ipynb). No GPU.
 
 # %% tags=["folded"]
 # The imports
@@ -368,7 +368,7 @@ def world_of(ranks: int) -> SimulatedWorld:
 
 
 def bytes_of_a_step(function: Callable[..., Any], *args: Any, **options: Any) -> int:
-    """How many bytes a rank of four sends in a step, without what it sends at the beginning."""
+    """Bytes per rank and step, on four ranks, without those of the beginning."""
     world, by_steps = world_of(4), []
     for steps in (0, 4):
         world.run(function, *args, steps=steps, **options)
@@ -442,7 +442,7 @@ def played(stage: int, tokens: float, microbatches: int = 1) -> StepTimes:
             [UNIT] * 4,
             reduce_dtype=torch.bfloat16,
             seconds=lambda action: seconds_of(action.kind, each),
-            note=spans.append,
+            note=lambda *span: spans.append(Span(*span)),
         )
         return StepTimes(0.0, seconds, spans)
 

@@ -513,8 +513,8 @@ def test_a_played_stage_sends_its_bytes_and_notes_its_spans(stage: int, microbat
 
     def step(comm: Communicator) -> list[Span]:
         spans: list[Span] = []
-        options = {"reduce_dtype": torch.bfloat16, "seconds": lambda action: 1e-3, "note": spans.append}
-        seconds = play_step(comm, plan, [4000, 4000], **options)
+        options = {"reduce_dtype": torch.bfloat16, "seconds": lambda action: 1e-3}
+        seconds = play_step(comm, plan, [4000, 4000], note=lambda *span: spans.append(Span(*span)), **options)
         assert max(span.end for span in spans) == pytest.approx(seconds)
         return spans
 

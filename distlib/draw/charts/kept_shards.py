@@ -45,7 +45,7 @@ def kept_shards(
             panels and 3 kinds, the same in all panels.
         ranks: 2 to 8.
         title, subtitle: the headline and the line below it.
-        show: how many bytes a rank keeps, in words.
+        show: bytes per rank in words.
 
     Raises:
         ValueError: other numbers of panels, kinds or ranks, or a kind that is neither whole nor an equal shard.

@@ -20,7 +20,6 @@ from distlib.arguments import check_integer, checked
 from distlib.collectives import all_gather, reduce_scatter
 from distlib.communicator import Communicator, Work
 from distlib.partition import without_contents
-from distlib.training.ddp.step_times import Span
 from distlib.training.zero.flat_buffer import FlatLayout
 
 GATHER, WAIT, FORWARD, FREE, BACKWARD, REDUCE, AVERAGE, UPDATE = "GWFXBRAU"
@@ -31,6 +30,8 @@ _NAMES = {
     REDUCE: "reduce-scatter",
     UPDATE: "update",
 }
+
+Note = Callable[[str, str, float, float], object]
 
 
 class UnitAction(NamedTuple):
@@ -182,7 +183,7 @@ def play_step(
     seconds: Callable[[UnitAction], float] | None = None,
     all_gather: str = "ring",
     reduce_scatter: str = "ring",
-    note: Callable[[Span], object] | None = None,
+    note: Note | None = None,
 ) -> float:
     """Play a plan on one rank of a SimulatedWorld, with tensors that have a shape and no contents.
 
@@ -195,8 +196,8 @@ def play_step(
         reduce_dtype: of reduce-scatters.
         seconds: how long a FORWARD, a BACKWARD or an UPDATE takes. None: no time.
         all_gather, reduce_scatter: their algorithms; with many ranks "recursive_doubling" and "recursive_halving".
-        note: called with what this rank has done: a `Span` whose kind is "forward", "backward", "update", "all-gather"
-            or "reduce-scatter", and whose name is the unit's number.
+        note: called with what this rank has done, as `Span` takes it: the kind, which is "forward", "backward",
+            "update", "all-gather" or "reduce-scatter", the number of the unit, when it began and when it ended.
 
     Returns:
         The seconds that the step took on this rank's clock.
@@ -209,7 +210,7 @@ def play_step(
     if units > len(unit_lengths):
         raise ValueError(f"expected a length for each of the {units} units of the plan, got {len(unit_lengths)}")
     layouts = [FlatLayout({"unit": (length,)}, comm.world_size) for length in unit_lengths]
-    say = note or (lambda span: None)
+    say = note or (lambda kind, name, start, end: None)
     work: dict[tuple[str, int], Work] = {}
     for action in plan:
         kind, unit = action
@@ -222,16 +223,14 @@ def play_step(
         elif kind in (FORWARD, BACKWARD, UPDATE) and seconds is not None:
             begun = comm.time()
             comm.sleep(seconds(action))
-            say(Span(_NAMES[kind], str(unit), begun, comm.time()))
+            say(_NAMES[kind], str(unit), begun, comm.time())
     return comm.time() - start
 
 
 _COLLECTIVES: dict[str, Callable[..., None]] = {GATHER: all_gather, REDUCE: reduce_scatter}
 
 
-def _communicate(
-    comm: Communicator, action: UnitAction, flat: torch.Tensor, algorithm: str, say: Callable[[Span], object]
-) -> None:
+def _communicate(comm: Communicator, action: UnitAction, flat: torch.Tensor, algorithm: str, say: Note) -> None:
     begun = comm.time()
     _COLLECTIVES[action.kind](comm, flat, algorithm=algorithm)
-    say(Span(_NAMES[action.kind], str(action.unit), begun, comm.time()))
+    say(_NAMES[action.kind], str(action.unit), begun, comm.time())
