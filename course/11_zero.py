@@ -262,6 +262,7 @@ for name in ("AdamW", "Adafactor"):
 # | case | what changes |
 # |---|---|
 # | $N$ does not divide the number of weights | The padding is sent, too. |
+# | gradients in float32, weights in bfloat16 | DDP sends 4 + 4 bytes per parameter, and stage 1 only 4 + 2. |
 # | Muon, which needs whole matrices | The ranks get whole matrices: [lesson 11c](11c_memory_deeper.ipynb). |
 # | DeepSpeed | Its stage 1 sends more by default: [lesson 15](15_frameworks.ipynb). |
 #
@@ -741,7 +742,7 @@ assert abs(own.norm() - 2) < 1e-9 and torch.dot(own / own.norm(), right) < 0.75
 #
 # | case | what happens |
 # |---|---|
-# | a shard is no longer than 1 | It is not scaled down, and the result is shorter than 2. |
+# | a shard has norm 1 or less | It is not scaled down, and the result is shorter than 2. |
 # | the padding is not zero | It becomes a part of the norm. |
 #
 # </details>
@@ -847,7 +848,7 @@ assert 1.8 < exact["stage 3"] / by_tokens[512]["DDP"] < 2
 #
 # $$\frac{6 T P}{s} > \frac{6 P}{b} \quad\Longleftrightarrow\quad T > \frac{s}{b}$$
 #
-# **For a dense model, the border is s/b tokens per rank, whatever its size.** Here the border is 8,000 tokens. So never
+# **For a dense model, the border is s/b tokens per rank, whatever its size.** Here s/b is 8,000 tokens. So never
 # say "my model is too small for stage 3". Say "my ranks have too little to do", or "my model fits without it".
 #
 # <details><summary>Where this stops being true</summary>
@@ -1038,7 +1039,7 @@ assert off(weights, one.state_dict()) < 1e-9 and list(calls.values()) == [9, 5]
 # - Stage 1 sends as many bytes as DDP, and each rank updates only its shard.
 # - With microbatches, stage 2 sends gradients after each of them, and stage 1 sends once.
 # - Stage 3 sends 1.5 times as many bytes as DDP: it gathers twice and scatters once.
-# - For a dense model, s/b tokens per rank hide them, whatever its size.
+# - For a dense model of any size, s/b tokens per rank hide stage 3's messages.
 #
 # For Adam in mixed precision on $N$ ranks, with collectives in rings and one backward pass per step:
 #
