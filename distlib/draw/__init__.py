@@ -23,6 +23,8 @@
     pipeline_timeline        when each rank of a pipeline does which action, and how many microbatches it keeps
     play_pipeline            the same, to play and to step through
     placements               which device, or rank, holds which piece of which array (`HeldPieces`)
+    matrix_cuts              a linear layer cut by columns and by rows, number by number, and what must be sent
+    cut_pair                 two such layers in a row, the first cut by columns, the second by rows
     compare_costs            what several ways cost, in several quantities: a bar for each
     decision_tree            questions, and what to do for each answer
     who_waits                which rank of a deadlock waits for which
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from distlib.draw.charts.histograms import histogram
     from distlib.draw.charts.image_answers import image_answers
     from distlib.draw.charts.kept_shards import kept_shards
+    from distlib.draw.charts.matrix_cuts import cut_pair, matrix_cuts
     from distlib.draw.charts.meeting_places import meeting_places, ranks_on_nodes
     from distlib.draw.charts.memory_and_room import memory_and_room
     from distlib.draw.charts.memory_bars import memory_per_rank
@@ -100,6 +103,7 @@ __all__ = [
     "bytes_per_rank",
     "compare_costs",
     "curves",
+    "cut_pair",
     "decision_tree",
     "expert_lanes",
     "explore_race",
@@ -109,6 +113,7 @@ __all__ = [
     "histogram",
     "image_answers",
     "kept_shards",
+    "matrix_cuts",
     "meeting_places",
     "memory_and_room",
     "memory_over_time",
@@ -148,6 +153,7 @@ _HOMES = {
     "bytes_per_rank": "charts.byte_bars",
     "compare_costs": "charts.cost_bars",
     "curves": "charts.curves",
+    "cut_pair": "charts.matrix_cuts",
     "decision_tree": "charts.decision_trees",
     "expert_lanes": "charts.expert_lanes",
     "explore_race": "players.explorer",
@@ -157,6 +163,7 @@ _HOMES = {
     "histogram": "charts.histograms",
     "image_answers": "charts.image_answers",
     "kept_shards": "charts.kept_shards",
+    "matrix_cuts": "charts.matrix_cuts",
     "meeting_places": "charts.meeting_places",
     "memory_and_room": "charts.memory_and_room",
     "memory_over_time": "charts.memory_curves",

@@ -59,6 +59,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "buckets_over_layers": lambda: draw.buckets_over_layers([["1"], ["0"]], OVERLAPPED, title="Two buckets"),
     "bytes_per_rank": lambda: draw.bytes_per_rank(TRACE),
     "curves": lambda: draw.curves({"plain": [(0, 2.0), (1, 0.5)]}, along="seconds", values="loss", title="Loss"),
+    "cut_pair": lambda: draw.cut_pair([([[1.0]], [[2.0]], [[2.0]], [[3.0]], [[6.0]])] * 2, title="A pair"),
     "decision_tree": lambda: draw.decision_tree({"Does it rain?": {"yes": "stay", "no": "go"}}, title="Today, at 7"),
     "explore_race": lambda: draw.explore_race(CLUSTER),
     "expert_lanes": lambda: draw.expert_lanes({"even": draw.ExpertLayer([(0.0, 0.1)] * 2, 0.2)}, title="Two ranks"),
@@ -70,6 +71,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "compare_costs": lambda: draw.compare_costs({"ring": {"bytes": 8}, "tree": {"bytes": 4}}, title="Costs"),
     "histogram": lambda: draw.histogram({"equal": [0, 1, 1]}, along="staleness", title="Found"),
     "image_answers": lambda: draw.image_answers([[[0.0, 1.0], [1.0, 0.0]]], [8], {"plain": [3]}, title="Answers"),
+    "matrix_cuts": lambda: draw.matrix_cuts({"columns": [([[1.0]], [[2.0]], [[2.0]])] * 2}, title="A layer"),
     "meeting_places": lambda: draw.meeting_places({"alone": [(LAUNCHED, "the sum is 1")]}, title="One process"),
     "kept_shards": lambda: draw.kept_shards({"DDP": {"weights": 64}, "stage 3": {"weights": 32}}, 2, title="Weights"),
     "memory_and_room": lambda: draw.memory_and_room(
