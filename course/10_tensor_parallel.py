@@ -1,15 +1,15 @@
 # %% [markdown]
 # # Tensor parallelism
 #
-# To train a single layer of GPT-3 takes 29 GB, so that only two layers fit into a GPU of 80 GB. A pipeline of 48 GPUs
-# could hold all 96 layers, but it needs 423 microbatches to keep these GPUs busy, and no microbatch gets through it
-# faster than through one GPU. In this lesson you cut the layer itself.
+# A single layer of GPT-3 takes 29 GB to train, so a GPU of 80 GB holds two of its 96 layers. A 1F1B pipeline of 48 GPUs
+# could hold all of them. But it needs 423 microbatches to keep its GPUs busy 90 % of the time, and no microbatch gets
+# through it faster than through one GPU. What if all GPUs worked on the same layer?
 #
 # > After this lesson you will be able to
 # >
-# > - cut a linear layer over several ranks in two ways, and say what each way needs and what it gives,
-# > - derive what ranks must send backward from what they send forward, and find a forgotten all-reduce,
-# > - put layers together so that an MLP, or attention, needs one all-reduce forward and one backward,
+# > - cut a linear layer in two ways, and say what each way needs and gives,
+# > - derive what ranks must send backward, and find a forgotten all-reduce,
+# > - put layers together so that an MLP, or attention, needs one all-reduce in each direction,
 # > - count the bytes of a transformer layer before it runs,
 # > - say when tensor parallelism is the wrong choice.
 # >
@@ -36,7 +36,14 @@ from distlib import (
     all_reduce,
     torch_distributed,
 )
-from distlib.draw import HeldPieces, placements, predict, step_timeline
+from distlib.draw import (
+    HeldPieces,
+    cut_pair,
+    matrix_cuts,
+    placements,
+    predict,
+    step_timeline,
+)
 from distlib.network import duration, traffic
 from distlib.trace import Trace
 from distlib.training import tensor_parallel as tp
@@ -58,11 +65,11 @@ def off(found: torch.Tensor, wanted: torch.Tensor) -> float:
 # %% [markdown]
 # ## Cut the layer itself
 #
-# A pipeline gives whole layers to each rank. So it cannot cut a layer that is too large, and it cannot speed up one
-# microbatch, because only one rank at a time works on it.
+# A pipeline gives each rank whole layers. So it cannot cut a layer that is too large, and only one rank at a time works
+# on a microbatch.
 #
-# How large is a layer? A transformer layer with $f$ features has about $12f^2$ weights: $4f^2$ in the attention, and
-# $8f^2$ in its MLP. A layer of GPT-3 has 12,288 features, and Adam in mixed precision keeps 16 bytes for each weight.
+# How large is a layer? With $f$ features, a transformer layer has about $12f^2$ weights: $4f^2$ in its attention and
+# $8f^2$ in its MLP. GPT-3 has 12,288 features, and Adam in mixed precision keeps 16 bytes per weight.
 
 # %% tags=["folded"]
 # How many layers fit, and the pipeline that would hold them
@@ -85,55 +92,53 @@ passes = (m for m in range(48, 1000, 48) if (stages - 1) / (2 * m + stages - 1) 
 assert next(passes) == 240
 
 # %% [markdown]
-# Two layers fit on a device, without their activations. A pipeline therefore needs 48 ranks, and with 1F1B it needs 423
-# microbatches for a bubble of 10 %.
+# **Tensor parallelism** (TP) cuts each layer: all ranks work on the same samples at the same moment, each with its part
+# of every weight matrix. So they must talk within each layer. The art is to talk little.
 #
-# **Tensor parallelism** cuts each layer. All ranks work on the same samples at the same moment, each with its part of
-# every weight matrix. The ranks must therefore talk within each layer, and the art is to talk as little as possible.
-#
-# A linear layer computes $y = xW^T + b$. There are two ways to cut it. We begin without ranks, in one process, to see
-# the numbers. The input has 6 rows of 8 features, and the output has 12 features.
+# Nearly all weights of a layer are in linear layers, $y = xW^T + b$. Here are two ways to cut one, without the bias, in
+# one process that plays four ranks.
 
 # %%
 torch.manual_seed(0)
-layer = nn.Linear(8, 12, dtype=DOUBLE)
-x = torch.randn(6, 8, dtype=DOUBLE)
-y = layer(x)
+x = torch.randint(-1, 4, (2, 4)).double()  # 2 samples of 4 features
+weight = torch.randint(-2, 3, (8, 4)).double()  # as torch keeps it: [outputs, inputs]
+y = linear(x, weight)
 
-# Each of 4 ranks has 3 of the 12 output features, and needs all of x.
-columns = [
-    linear(x, weight, bias)
-    for weight, bias in zip(layer.weight.chunk(4), layer.bias.chunk(4), strict=True)
-]
-# Each of 4 ranks has 2 of the 8 input features, and the weights that belong to them.
+# Each rank has 2 of the 8 output features, and needs all of x.
+columns = [(x, part, linear(x, part)) for part in weight.chunk(4)]
+# Each rank has 1 of the 4 input features, and the weights that belong to it.
 rows = [
-    linear(part, weight)
-    for part, weight in zip(
-        x.chunk(4, dim=1), layer.weight.chunk(4, dim=1), strict=True
-    )
+    (own_x, part, linear(own_x, part))
+    for own_x, part in zip(x.chunk(4, dim=1), weight.chunk(4, dim=1), strict=True)
 ]
-print("by columns, a part of y:", tuple(columns[0].shape))
-print("by rows, a part of y:   ", tuple(rows[0].shape))
+matrix_cuts(
+    {"by columns": columns, "by rows": rows},
+    title="One linear layer on four ranks, cut in two ways",
+)
 
 # %% tags=["folded"]
-# Check of what is said below
-assert off(torch.cat(columns, dim=1), y) < 1e-12
-assert off(torch.stack(rows).sum(0) + layer.bias, y) < 1e-12
+# Checks of what is said above and below
+assert off(torch.cat([part for *_, part in columns], dim=1), y) == 0
+assert off(sum(term for *_, term in rows), y) == 0
+assert [float(term[0, 0]) for *_, term in rows] == [0, 3, -2, 1] and y[0, 0] == 2
 
 # %% [markdown]
-# Side by side, the four parts by columns are $y$. The four parts by rows have to be summed. The Megatron-LM paper gave
-# the two ways their names:
+# By columns, rank 0 multiplies all of $x$ by two columns of $W^T$, and has two features of $y$, complete. By rows, it
+# multiplies one feature of $x$ by one row of $W^T$, which gives a term of every feature of $y$. At the top left, the
+# ranks have 0, 3, −2 and 1, and $y$ has their sum.
 #
-# | | a rank has | it needs | it gives |
-# |---|---|---|---|
-# | **column parallel** | some of the outputs | all of $x$ | its features of $y$, complete |
-# | **row parallel** | some of the inputs | its features of $x$ | all of $y$, but only its term of a sum |
+# **Column parallel gives complete features. Row parallel gives terms of a sum.**
 #
-# The names speak of $W^T$, but torch keeps $W$ as [outputs, inputs], so the columns of $W^T$ are the *rows* of
-# `weight`. Column parallel cuts `weight` along dimension 0, and row parallel cuts it along dimension 1.
+# | | a rank has | it needs | it gives | sent forward |
+# |---|---|---|---|---|
+# | **column parallel** | some of the outputs | all of $x$ | its features of $y$ | nothing |
+# | **row parallel** | some of the inputs | its features of $x$ | a term of all of $y$ | an all-reduce |
 #
-# What becomes of the bias? By columns it is cut like the outputs. By rows the outputs are not cut. Say that each of the
-# four ranks adds the bias to its part, as `linear(part, weight, layer.bias)` would, before the parts are summed.
+# These names of the Megatron-LM paper speak of $W^T$. torch keeps $W$, so column parallel cuts `weight` along dimension
+# 0, and row parallel along dimension 1.
+#
+# And the bias? By columns it is cut like the outputs. By rows the outputs are not cut. Suppose that each rank adds the
+# bias to its term before the sum, as `linear(own_x, part, bias)` would.
 
 # %%
 guess_1 = predict(
@@ -142,64 +147,72 @@ guess_1 = predict(
 )
 
 # %%
-with torch.no_grad():
-    layer.bias[0] = 1.0
-y = layer(x)
-mistaken = [part + layer.bias for part in rows]
-found = off(torch.stack(mistaken).sum(0)[:, 0], y[:, 0])
-print(guess_1.compare(round(found, 9)))
+bias = torch.zeros(8, dtype=DOUBLE)
+bias[0] = 1.0
+mistaken = sum(linear(own_x, part, bias) for own_x, part, _ in rows)
+found = off(mistaken[:, 0], linear(x, weight, bias)[:, 0])
+print(guess_1.compare(found))
 
 # %% tags=["folded"]
 # Checks of what is said below, for other numbers of ranks too
-assert abs(found - 3.0) < 1e-12
-for ranks in (2, 8):
-    parts = zip(x.chunk(ranks, 1), layer.weight.chunk(ranks, 1), strict=True)
-    terms = [linear(part, weight, layer.bias) for part, weight in parts]
-    assert abs(off(torch.stack(terms).sum(0)[:, 0], y[:, 0]) - (ranks - 1)) < 1e-9
+assert found == 3.0
+for ranks in (1, 2):
+    parts = zip(x.chunk(ranks, 1), weight.chunk(ranks, 1), strict=True)
+    terms = [linear(own_x, part, bias) for own_x, part in parts]
+    assert off(sum(terms)[:, 0], linear(x, weight, bias)[:, 0]) == ranks - 1
 
 # %% [markdown]
-# The output is off by 3, because the bias should be added once and is added four times. **A row-parallel layer adds its
-# bias after the sum.** By columns there is no such trap.
+# The bias counts four times instead of once. So a row-parallel layer adds its bias after the sum.
 #
-# **Try it.** One could repair it differently: every rank adds a quarter of the bias before the sum. Is the output
-# right? Then think of training. Each rank has its own quarter as a parameter, and takes an SGD step with its
-# gradient. By how much does the sum of the four quarters move, compared with the bias of one process?
+# **Try it.** Somebody repairs it differently: each rank adds a quarter of the bias before the sum. Is the output right?
+# In training, each quarter is a parameter that takes SGD steps of its own. How far does the sum of the quarters move,
+# compared with the bias of one process?
 
 # %%
-quarters = [layer.bias / 4 for _ in range(4)]  # write the sum, compare it with y
+quarters = [bias / 4 for _ in range(4)]  # write the sum, compare it with y + bias
 
 # %% tags=["folded"]
 # One way to do it
 # The output is right, and the bias learns four times as fast
-quarters = [(layer.bias / 4).detach().requires_grad_() for _ in range(4)]
-total = torch.stack(rows).detach().sum(0) + torch.stack(quarters).sum(0)
-assert off(total, y) < 1e-12
+whole_bias = bias.clone().requires_grad_()
+quarters = [(bias / 4).requires_grad_() for _ in range(4)]
+total = sum(term + quarter for (*_, term), quarter in zip(rows, quarters, strict=True))
+assert off(total, y + bias) < 1e-12
 total.square().sum().backward()
-layer.zero_grad()
-layer(x).square().sum().backward()
+(y + whole_bias).square().sum().backward()
 moved = sum(quarter.grad for quarter in quarters)
-print("moves", float((moved / layer.bias.grad).mean()), "times as far")
-assert off(moved, 4 * layer.bias.grad) < 1e-9
+print("moves", float((moved / whole_bias.grad).nanmean()), "times as far")
+assert off(moved, 4 * whole_bias.grad) < 1e-9
 
 # %% [markdown]
 # ## Two layers, one all-reduce
 #
-# An MLP is two linear layers with a function between them: up from $f$ to $h$ hidden features, GELU, down again. Cut
-# the first layer by columns, and each rank has some of the hidden features, complete. GELU works on each number by
-# itself. And these features are just what a row-parallel layer *needs*. So between the two layers nothing is sent.
-#
-#     x ──► up, by columns ──► gelu ──► down, by rows ──► term of rank 0 ─┐
-#     x ──► up, by columns ──► gelu ──► down, by rows ──► term of rank 1 ─┤  sum, + bias ──► y
-#     x ──► up, by columns ──► gelu ──► down, by rows ──► term of rank 2 ─┤
-#     x ──► up, by columns ──► gelu ──► down, by rows ──► term of rank 3 ─┘
-#
-# **An MLP is the sum of thin MLPs**, each with some of the hidden features.
+# Which cut suits an MLP? It has two linear layers with a function between them: `up` from $f$ to $h$ hidden features,
+# GELU, and `down` to $f$ again. Cut `up` by columns, and each rank has some of the hidden features, complete. GELU
+# works on each number by itself. And these features are just what a row-parallel `down` *needs*.
+
+# %% tags=["folded"]
+# An MLP of 2 features and 8 hidden ones, with biases of zero, and the picture
+up, down = nn.Linear(2, 8, dtype=DOUBLE), nn.Linear(8, 2, dtype=DOUBLE)
+UP = [[2, 1], [-1, 2], [1, -2], [3, 0], [0, 2], [3, 1], [2, -1], [1, 2]]
+DOWN = [[1, -1, 1, 2, -1, 1, 2, -1], [0, 2, -1, 1, 1, 0, -1, 1]]
+with torch.no_grad():
+    for layer, numbers in ((up, UP), (down, DOWN)):
+        layer.weight.copy_(torch.tensor(numbers))
+        layer.bias.zero_()
+x = torch.tensor([[1, 2], [2, -1]]).double()
+by_rank = []
+for own_up, own_down in zip(up.weight.chunk(4), down.weight.chunk(4, 1), strict=True):
+    hidden = gelu(linear(x, own_up))
+    by_rank.append((x, own_up, hidden, own_down, linear(hidden, own_down)))
+cut_pair(by_rank, title="An MLP on four ranks: columns, then rows")
+
+# %% [markdown]
+# From `up` to `down` no rank needs a number of another rank. The only message is the all-reduce at the end, which adds
+# up the terms. So each rank computes a small MLP of its own:
+
 
 # %%
-up, down = nn.Linear(8, 32, dtype=DOUBLE), nn.Linear(32, 8, dtype=DOUBLE)
-y = down(gelu(up(x)))
-
-
 def thin_mlp(
     x: torch.Tensor, up: nn.Linear, down: nn.Linear, rank: int, ranks: int
 ) -> torch.Tensor:
@@ -210,31 +223,32 @@ def thin_mlp(
 
 # %% tags=["folded"]
 # Checks of what is said above and below
+assert off(sum(term for *_, term in by_rank), down(gelu(up(x)))) < 1e-12
+torch.manual_seed(0)
+wide = torch.randn(6, 8, dtype=DOUBLE)
+up, down = nn.Linear(8, 32, dtype=DOUBLE), nn.Linear(32, 8, dtype=DOUBLE)
 for ranks in (1, 2, 4, 8, 32):
-    terms = [thin_mlp(x, up, down, rank, ranks) for rank in range(ranks)]
-    assert off(torch.stack(terms).sum(0) + down.bias, y) < 1e-12
-first, second = (
-    linear(part, weight)
-    for part, weight in zip(x.chunk(2, dim=1), up.weight.chunk(2, dim=1), strict=True)
-)
-wrong = off(gelu(first) + gelu(second), gelu(first + second))
-print(f"gelu of each term of the sum: off by {wrong:.2f}")
-assert wrong > 0.1
+    terms = [thin_mlp(wide, up, down, rank, ranks) for rank in range(ranks)]
+    assert off(sum(terms) + down.bias, down(gelu(up(wide)))) < 1e-12
+pairs = zip(wide.chunk(2, dim=1), up.weight.chunk(2, dim=1), strict=True)
+first, second = (linear(part, weight) for part, weight in pairs)
+assert off(gelu(first) + gelu(second), gelu(first + second)) > 0.1
 
 # %% [markdown]
-# The sum of the thin MLPs is the MLP, for 1 to 32 ranks. GELU must come after *complete* features: applied to a term of
-# a sum it is wrong, because gelu(a + b) is not gelu(a) + gelu(b).
+# **An MLP is the sum of thin MLPs, each with some of the hidden features.**
 #
-# Which numbers does each rank hold? `ColumnParallelLinear` and `RowParallelLinear` of the library hold their part of
-# the weights and nothing else. We take what four ranks have, and look up where these numbers are in the arrays of one
-# process.
+# The bias of `down` is added after the sum. And GELU must come after *complete* features. Applied to terms it is wrong,
+# because gelu(a + b) is not gelu(a) + gelu(b).
+#
+# The library's `ColumnParallelLinear` and `RowParallelLinear` hold their part of the weights and nothing else. We look
+# up where the numbers of four ranks are in the arrays of one process.
 
 # %% tags=["folded"]
 # What each rank has, and where in the whole array it belongs
 Tensors = dict[str, torch.Tensor]
 
 
-def held(comm: Communicator) -> Tensors:
+def mlp(comm: Communicator) -> Tensors:
     """What this rank has of an MLP in its forward pass."""
     up = tp.ColumnParallelLinear(comm, 16, 64, seed=0, dtype=DOUBLE)
     down = tp.RowParallelLinear(comm, 64, 16, seed=1, dtype=DOUBLE)
@@ -255,38 +269,53 @@ def place(part: torch.Tensor, whole: torch.Tensor) -> tuple[slice, slice]:
     raise LookupError("no part of the whole")
 
 
+def who_holds(
+    ranks: SimulatedWorld, run: Callable[[Communicator], Tensors]
+) -> dict[str, HeldPieces]:
+    """Each array of one process, and which part of it each rank has."""
+    (whole_arrays,), by_rank = alone.run(run), ranks.run(run)
+    return {
+        name: HeldPieces(whole.shape, [place(found[name], whole) for found in by_rank])
+        for name, whole in whole_arrays.items()
+    }
+
+
 # %%
-(whole_arrays,), by_rank = alone.run(held), world.run(held)
-pieces = {
-    name: HeldPieces(whole.shape, [place(found[name], whole) for found in by_rank])
-    for name, whole in whole_arrays.items()
-}
-placements({"column, then row": pieces}, title="An MLP on four ranks", holder="rank")
+placements(
+    {"column, then row": who_holds(world, mlp)},
+    title="An MLP on four ranks, as torch keeps it",
+    holder="rank",
+)
 
 # %% [markdown]
-# Look at `up`, a weight. It is cut into bands, one below the other, although the cut is called "column", because torch
-# keeps the matrix transposed.
+# Look at the weight of `up`. The cut is called "column", but the bands are rows, because torch keeps $W$ and not $W^T$.
 #
 # ## What goes back
 #
-# Forward there is one all-reduce, which adds up the terms. What must be sent backward? Follow the gradient through the
-# picture of the MLP, from right to left.
+# What must the ranks send backward? Follow the gradient through the MLP, from right to left.
 #
-# - **The sum.** $y = y_0 + y_1 + y_2 + y_3$, so the gradient of each term is the gradient of $y$. Every rank has the
-#   same $y$ and computes the same loss, so it has this gradient already. *Nothing is sent.*
-# - **The beginning.** All ranks use the same $x$. It has an effect on the loss through each of the thin MLPs, so its
-#   gradient is the sum of four: $\frac{\partial L}{\partial x} = \sum_r g_r$. Rank $r$ knows only its own $g_r$. *This
-#   takes an all-reduce.*
+# - **At the end** is the sum, $y = y_0 + y_1 + y_2 + y_3$, so the gradient of each term is the gradient of $y$. Every
+#   rank has the same $y$ and computes the same loss, so it has this gradient already. *Nothing is sent.*
+# - **At the beginning** all thin MLPs read the same $x$. So its gradient is the sum of what comes back through each of
+#   them, $\frac{\partial L}{\partial x} = \sum_r g_r$. Rank $r$ knows only its own $g_r$. *This takes an all-reduce.*
 #
-# Backward it is just the other way round than forward:
+# | | forward | backward |
+# |---|---|---|
+# | at the beginning | every rank copies $x$ | all-reduce |
+# | at the end | all-reduce | every rank copies the gradient |
 #
-#     place       forward        backward
-#     beginning   nothing        all-reduce
-#     end         all-reduce     nothing
+# **A copy forward is an all-reduce backward, and an all-reduce forward is a copy backward.**
 #
-# **A copy forward is an all-reduce backward, and an all-reduce forward is a copy backward.** Such a pair of operators
-# is called *conjugate*. Autograd knows nothing about other ranks, so we must tell it what to do backward. Here is an
-# operator that takes both directions as functions.
+# <details><summary>Where this stops being true</summary>
+#
+# | if … | then … |
+# |---|---|
+# | each rank computes a loss of its own, and their sum counts | an all-reduce forward is an all-reduce backward, too |
+#
+# </details>
+#
+# Two such operators are called *conjugate*. Autograd does not see other ranks, so we tell it what to do in each
+# direction.
 
 # %%
 Step = Callable[[Communicator, torch.Tensor], torch.Tensor]
@@ -319,9 +348,9 @@ Operators = tuple[Step, Step]
 BEGIN, END = (nothing, add_up), (add_up, nothing)
 
 # %% [markdown]
-# Now we break the operators, to see what each is for. The model reads images of digits. A layer `below` comes before
-# the MLP and a layer `above` comes after it. These two layers are not cut: every rank has them whole, and computes the
-# same. As in a transformer, the output of the MLP is added to its input.
+# To see what each operator is for, we break it. The model reads images of digits: a layer `below`, the MLP, a layer
+# `above`. Only the MLP is cut, and every rank has the two others whole. As in a transformer, the output of the MLP is
+# added to its input.
 
 
 # %%
@@ -396,8 +425,8 @@ print(f"largest error with both operators: {max(conjugate.values()):.0e}")
 assert max(conjugate.values()) < 1e-12
 
 # %% [markdown]
-# All gradients are right. Now somebody forgets the all-reduce in the backward pass of the first operator. This happens
-# when you write a plain `x`, without any operator: the forward pass needs none there.
+# All gradients are those of one process. Now somebody forgets the all-reduce backward at the beginning. This is easy,
+# because a plain `x`, without any operator, gives the right output.
 
 # %%
 guess_2 = predict(
@@ -426,16 +455,14 @@ assert 0.3 < twice["below.weight"] < 1 and 0.3 < twice["below.bias"] < 1
 assert max(twice["output"], twice["above.weight"], twice["down.bias"]) < 1e-12
 
 # %% [markdown]
-# The output is right. The gradients of the MLP's own weights are right, too, so a test of them passes. Only the
-# gradients of the layer *below* are wrong, and each rank is wrong in its own way, because its gradient has come back
-# through only one of the four thin MLPs.
+# The output is right. So are the gradients of the MLP's own weights. Only the gradients *below* are wrong, and on each
+# rank differently, because they came back through a single thin MLP.
 #
-# The opposite mistake is an all-reduce in *both* directions at the end. Then the loss counts once for each rank, and
-# the gradients of the thin MLPs are four times as large. torch's own differentiable all-reduce does this, because it
-# takes the losses of the ranks as separate losses.
+# The opposite mistake is an all-reduce in *both* directions at the end, as in torch's own differentiable all-reduce.
+# Then the loss counts once for each rank, and the gradients of the thin MLPs are four times as large: see [lesson
+# 10c](10c_cuts_closer.ipynb).
 #
-# Would you notice the forgotten all-reduce in training? We train 20 steps, and then compare the layer below of all
-# ranks.
+# Would you notice the forgotten all-reduce in training? We train 20 steps, and compare the layer `below` of all ranks.
 
 
 # %% tags=["folded"]
@@ -473,24 +500,22 @@ assert abs(trained["right"][1] - trained["forgotten"][1]) < 0.1
 assert trained["right"][2] < 1e-9 and trained["forgotten"][2] > 0.1
 
 # %% [markdown]
-# **The loss falls although a gradient is missing, and the copies of a layer drift apart.** No error appears. To find
-# this mistake, compare the gradients with one process, and compare replicated weights between ranks from time to time.
+# The loss falls as it should. But the ranks' copies of `below`, which should be equal, drift apart.
 #
-# <details><summary>Where this stops being true</summary>
+# **The loss need not show a missing gradient. Compare gradients with one process.**
 #
-# | if … | then … |
-# |---|---|
-# | you look at the loss on new images | it can be better or worse: [lesson 10c](10c_cuts_closer.ipynb) |
-# | all-reduces are in both directions, with SGD | the loss falls too, but it looks bad in our run of lesson 10c |
-#
-# </details>
+# And compare replicated weights between the ranks from time to time. In a run of lesson 10c, the model with the mistake
+# is even the better one on new images.
 #
 # ## Which matrix which way?
 #
-# We cut the first matrix by columns and the second by rows. What if we do it the other way round? Then each rank takes
-# its own part of $x$ and computes its term of the hidden features, and the terms must be summed *before* GELU. After
-# GELU each rank has all hidden features, computes its part of the output, and the parts are gathered. In both pairs the
-# ranks also send something backward.
+# We cut the first matrix by columns and the second by rows. What if we swap the two? Then each rank takes its own part
+# of $x$ and computes a term of the hidden features, and the terms must be summed *before* GELU. After GELU each rank
+# has all hidden features, computes its part of the output, and the parts are gathered. Backward, both pairs send as
+# much as forward.
+#
+# On a ring, an all-gather of $n$ features costs $n$ and an all-reduce costs $2n$, in units of $\frac{N-1}{N}$ times the
+# bytes of one feature.
 
 
 # %% tags=["folded"]
@@ -569,16 +594,18 @@ for ranks, features, hidden in [(2, 4, 16), (2, 8, 4), (4, 8, 16), (8, 8, 8)]:
         assert few.trace.bytes_sent == [numbers * unit] * ranks
 
 # %% [markdown]
-# "row, column" sends 4.5 times as many bytes for the same result. Count in units of $\frac{N-1}{N}$ times the bytes of
-# one feature in all rows. An all-gather of $n$ features costs $n$, and an all-reduce costs $2n$.
+# | | forward | backward | together |
+# |---|---|---|---|
+# | column, row | all-reduce of $f$ | all-reduce of $f$ | $4f$ |
+# | row, column | all-reduce of $h$, all-gather of $f$ | all-reduce of $h$, all-gather of $f$ | $4h + 2f$ |
 #
-# - "column, row" takes an all-reduce of $f$ features, forward and backward: $4f$.
-# - "row, column" takes an all-reduce of $h$ and an all-gather of $f$, both times: $4h + 2f$, or $18f$ with $h = 4f$.
+# In a transformer $h = 4f$, so $4h + 2f$ is $18f$: for the same result, a rank sends 4.5 times as many bytes.
 #
-# **The right pair sends nothing of the hidden features**, and in a transformer these are four times as many as the
-# others. In "row, column" every rank also applies GELU to *all* hidden features, and keeps them all.
+# **Columns first, then rows: no hidden feature is ever sent.**
 #
-# **Try it.** Is there an MLP for which rows first is cheaper? Look at the formulas, and try its sizes.
+# In "row, column", every rank also applies GELU to *all* hidden features, and keeps them all.
+#
+# **Try it.** Is there an MLP for which rows first is cheaper? Look at the table, and try its sizes.
 
 # %%
 for pair in PAIRS:
@@ -597,27 +624,42 @@ assert sent["row, column"] / sent["column, row"] == 0.75
 # %% [markdown]
 # <details><summary>What follows: open it when you have tried</summary>
 #
-# The rule is not "columns first". The rule is to send where the layer is narrow. In a transformer the hidden features
-# are four times as many, so the two all-reduces come before and after them.
+# Where $h < f/2$, rows first is cheaper. The rule is to send where the layer is narrow. In a transformer the hidden
+# features are the wide place, so the two all-reduces come before and after them.
 #
 # </details>
 #
 # ## Attention
 #
-# A transformer reads *tokens*: words, or pieces of words, each with a number. A text is a *sequence* of tokens, and
-# each token has a *position*. A batch is some sequences of the same length.
+# A transformer reads a text as a sequence of *tokens*, words or pieces of words. Attention lets each token look at the
+# others, in several **heads**. Each head has its own queries, keys and values, and needs nothing from another head. So
+# each rank takes some of the heads:
 #
-# Attention is made of heads. Each head has its own queries, keys and values, looks at all positions of the sequence,
-# and needs nothing from another head. So each rank takes some of the heads. Queries, keys and values are column
-# parallel. The heads of a rank give some of the features, complete, so the output layer is row parallel. **Attention is
-# cut like an MLP**, with softmax in the role of GELU:
+# - the matrices of queries, keys and values are column parallel,
+# - a rank's heads give some of the features, complete, so the output matrix is row parallel.
 #
-#     x ──► q, k, v of heads 0, 1, by columns ──► softmax(q·kᵀ)·v ──► output, by rows ──► term of rank 0 ─┐
-#     x ──► q, k, v of heads 2, 3, by columns ──► softmax(q·kᵀ)·v ──► output, by rows ──► term of rank 1 ─┴─ sum ──► y
-#
-# Many models keep the three matrices as one, of $3f$ outputs: first all queries, then all keys, then all values. If you
-# cut this matrix into two equal pieces, rank 0 gets all queries and half of the keys. Each of the three sections must
-# be cut by itself:
+# So attention is cut like an MLP, with softmax in the role of GELU. Here are the library's arrays of four heads.
+
+
+# %% tags=["folded"]
+# What each rank has of an attention, and the picture
+def attention(comm: Communicator) -> Tensors:
+    module = tp.ParallelAttention(comm, 16, heads=4, dtype=DOUBLE)
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(1, 12, 16, dtype=DOUBLE, generator=generator)
+    queries, keys, values = module.queries_keys_values.weight.chunk(3)
+    arrays = dict(x=x[0], queries=queries, keys=keys, values=values)
+    arrays |= dict(output=module.output.weight, y=module(x)[0])
+    return {name: array.detach() for name, array in arrays.items()}
+
+
+held = who_holds(two, attention)
+placements({"attention": held}, title="Four heads on two ranks", holder="rank")
+
+# %% [markdown]
+# Many models keep queries, keys and values as one matrix of $3f$ outputs, one section below the other. Cut this matrix
+# into two equal pieces, and rank 0 gets all queries and half of the keys. So each of the three sections must be cut by
+# itself:
 
 
 # %%
@@ -633,9 +675,9 @@ for sections in (1, 3):
 assert two.run(own_rows, 3)[0] == [0, 1, 4, 5, 8, 9]
 
 # %% [markdown]
-# A transformer layer is attention and an MLP. Each of the two comes after a LayerNorm, and its result is added to its
-# input: $x + \text{attention}(\text{norm}(x))$, then $x + \text{mlp}(\text{norm}(x))$. The norms and the additions are
-# not cut, so every rank computes all of them.
+# A transformer layer is attention and an MLP. Before each of the two is a LayerNorm, and the result is added to the
+# input: $x + \text{attention}(\text{norm}(x))$, then $x + \text{mlp}(\text{norm}(x))$. Norms and additions are not cut,
+# so every rank computes them whole.
 
 # %%
 guess_4 = predict(
@@ -690,9 +732,9 @@ print(guess_4.compare(sum(counted["whole layer"])))
 assert counted == {"MLP": (1, 1), "attention": (1, 1), "whole layer": (2, 2)}
 
 # %% [markdown]
-# **A transformer layer takes four all-reduces: two forward and two backward.** No softmax, no GELU, and no hidden
-# feature is ever sent. With recomputation, as in lesson 09, there are more: [lesson 10c](10c_cuts_closer.ipynb) counts
-# them.
+# **A transformer layer takes four all-reduces: two forward and two backward.**
+#
+# With recomputation, as in lesson 09, there are more: [lesson 10c](10c_cuts_closer.ipynb) counts them.
 #
 # **Try it.** Queries, keys and values are *one* column-parallel layer here. Make them three layers with the same
 # input. How many all-reduces do they need backward?
@@ -722,17 +764,20 @@ assert all_reduces(world.trace) == 3
 # %% [markdown]
 # <details><summary>What follows: open it when you have tried</summary>
 #
-# Three layers send three gradients of $x$, one after the other, and add them up only then. So put the operator before
-# all three, or make them one.
+# Each of the three layers sends its own gradient of $x$, and only then they are added. So put one operator before all
+# three, or make them one layer.
 #
 # </details>
 #
 # ### The bytes
 #
-# Each all-reduce has the size of $x$: batch · sequence · features numbers. On a ring each rank sends
-# $2\frac{N-1}{N}$ times this size. So a layer costs each rank
+# Each all-reduce has the size of $x$: batch · sequence · features numbers, together $S$ bytes. On a ring of $N$ ranks:
 #
-# $$4 \cdot 2\,\frac{N-1}{N} \cdot S, \qquad S = \text{bytes of } x .$$
+# | | forward | backward | bytes per rank |
+# |---|---|---|---|
+# | column parallel | nothing | all-reduce of its input's gradient | $2\frac{N-1}{N}S$ |
+# | row parallel | all-reduce of its output | nothing | $2\frac{N-1}{N}S$ |
+# | transformer layer | 2 all-reduces | 2 all-reduces | $8\frac{N-1}{N}S$ |
 #
 # The size of the weights does not appear.
 
@@ -755,25 +800,27 @@ for ranks in (1, 2, 4, 8):
     assert some.trace.bytes_sent == [4 * nbytes for nbytes in exact.nbytes]
 
 # %% [markdown]
-# With more ranks each rank computes less and sends *more*: from 4 ranks to 8 a sixth more. Data parallelism sends more,
-# too, but it sends once per step, and its messages hide behind the backward pass. **Tensor parallelism sends in the
-# middle of the computation**: forward, the next matmul needs the sum of the same samples. Backward only a part can
-# hide, because a rank can compute the gradient of its weights while the gradient of $x$ is added up.
+# With more ranks each rank computes less and sends *more*. And it must wait for what is sent: forward, the next matmul
+# needs the sum. Backward a part of the messages can hide: while the gradient of $x$ is added up, a rank can compute the
+# gradient of its weights.
 #
-# The same two cuts serve the ends of a language model. The embedding and the last layer have a row for each token of
-# the vocabulary, so each rank takes some of the tokens. The loss then needs a few numbers per position from each rank,
-# and never all scores. [Lesson 10c](10c_cuts_closer.ipynb) computes it.
+# The embedding and the last layer of a language model, with a row for each token of the vocabulary, are cut likewise:
+# [lesson 10c](10c_cuts_closer.ipynb) computes the loss.
 #
 # ## What it costs
 #
-# Are four all-reduces per layer many? It depends on the links. We take a model of 24 layers with 2,048 features, and
-# sequences of 2,048 tokens. A device does 200 · 10¹² operations a second. A layer takes $24f^2 + 4sf$ operations
-# per token forward, for sequences of $s$ tokens, and twice as many backward. Numbers have 16 bits.
+# Are four all-reduces per layer many? It depends on the links. We take eight ranks and this model:
 #
-# There are eight ranks and two kinds of links: 300 GB/s, as between GPUs of one machine, and 12.5 GB/s, a network of
-# 100 Gbit/s. Both have a latency of 5 µs. The run is in virtual time: a rank sleeps for as long as it would compute,
-# and sends real all-reduces of tensors that have a shape but no numbers. All layers cost the same, so we run one and
-# count it 24 times. Nothing overlaps here.
+# | | |
+# |---|---|
+# | model | 24 layers, 2,048 features, sequences of 2,048 tokens, numbers of 16 bits |
+# | a layer, forward | $24f^2 + 4sf$ operations per token, for sequences of $s$ tokens; backward twice as many |
+# | a device | 200 · 10¹² operations per second |
+# | fast links | 300 GB/s, as between GPUs of one machine, latency 5 µs |
+# | slow links | 12.5 GB/s, a network of 100 Gbit/s, latency 5 µs |
+#
+# In virtual time, a rank sleeps for as long as it would compute, and sends real all-reduces of tensors that have a
+# shape but no numbers. We run one layer and count it 24 times. Nothing overlaps.
 
 # %% tags=["folded"]
 # One layer on a cluster, in virtual time
@@ -801,9 +848,9 @@ def seconds_of(cluster: Cluster, sequences: int, width: int = WIDTH) -> float:
 
 # %%
 guess_5 = predict(
-    "8 sequences on the slow links: how many times as fast are eight ranks as one that "
-    "has the whole model?",
-    unit="times",
+    "8 sequences on the slow links. Compared with one that has the whole model, "
+    "eight ranks are …",
+    choices=["slower", "1 to 4 times as fast", "4 to 8 times as fast"],
 )
 
 # %%
@@ -816,7 +863,7 @@ for name, seconds in tensor_seconds.items():
         f"eight, {name} {seconds * 1e3:5.0f} ms: {one_device / seconds:.1f} times as fast,"
         f" {messages:.0%} of the time messages"
     )
-print(guess_5.compare(one_device / tensor_seconds["slow"]))
+print(guess_5.compare("slower"))
 step_timeline(
     {f"{name} links": layer_on(cluster, 8) for name, cluster in LINKS.items()},
     title="One layer, forward and backward, on one of eight ranks",
@@ -837,16 +884,18 @@ gradients, token = (
 assert gradients == 3 * WIDTH * token
 
 # %% [markdown]
-# On the slow links eight devices are *slower* than one. On the fast links they are 5.3 times as fast.
+# On the slow links eight devices are *slower* than one, because they spend most of the time on messages. On the fast
+# links they are 5.3 times as fast.
 #
-# Would a larger batch help? There is twice as much to compute, and twice as much to send. Where latency does not
-# matter, the ratio stays:
+# Would a larger batch help? Twice the batch takes twice the computing, and twice the bytes. Where latency does
+# not matter, the ratio stays:
 #
 # $$\frac{\text{messages}}{\text{computing}} = \frac{16\,(N-1)}{72f + 12s} \cdot
 # \frac{\text{operations per second}}{\text{bytes per second}}$$
 #
-# **Where latency does not matter, no batch size is in this ratio.** A *wider* model helps, because computing grows as
-# $f^2$ and messages grow as $f$. Longer sequences help too, and fewer ranks.
+# **A larger batch sends more, too. A wider layer computes more for each byte.**
+#
+# Longer sequences and fewer ranks help, too.
 
 # %% tags=["folded"]
 # A table for other sizes
@@ -868,14 +917,14 @@ assert [f"{shares[8, width, 8][0]:.0%}" for width in (2048, 8192)] == ["34%", "1
 assert f"{shares[2, 2048, 8][0]:.0%}" == "6%"
 
 # %% [markdown]
-# From 8 sequences to 64 the parts hardly change. On the fast links a model with four times as many features pays 11 %
-# of the time instead of 34 %, and two ranks instead of eight pay 6 %.
+# From 8 sequences to 64 the parts hardly change. On the fast links, four times as many features reduce the messages'
+# part from 34 % to 11 %, and two ranks instead of eight reduce it to 6 %.
 #
 # <details><summary>Where this stops being true</summary>
 #
 # | if … | then … |
 # |---|---|
-# | there is one sequence, and fast links | latency matters, and the messages take a larger part |
+# | there is one sequence, and fast links | latency matters, so a larger batch does help |
 # | messages hide behind computing | they cost less: [lesson 10c](10c_cuts_closer.ipynb) |
 # | the device is slower with thin matrices, as real GPUs are | eight ranks gain less than the formula says |
 #
@@ -883,13 +932,13 @@ assert f"{shares[2, 2048, 8][0]:.0%}" == "6%"
 #
 # ### When not to
 #
-# - **When the model fits**, with its activations, and the batch has equally many sequences for each rank. Use data
-#   parallelism: it sends fewer bytes if the batch has more than $3f$ tokens.
-# - **Across slow links.** Use a pipeline or data parallelism there. [Lesson 10b](10b_whole_transformer.ipynb) runs all
-#   three on the same links, and on two machines.
-# - **When layers are narrow.** The narrower the layer, the larger the part of the time for messages.
-# - **With more ranks than the memory demands**, unless one sequence must get through fast. And attention cannot
-#   be cut over more ranks than it has heads.
+# - **When the model fits**, and the batch has equally many sequences for each rank. Data parallelism sends fewer bytes
+#   if the batch has more than $3f$ tokens.
+# - **Across slow links.** Use a pipeline or data parallelism there: [lesson 10b](10b_whole_transformer.ipynb) runs all
+#   three on the same links.
+# - **When layers are narrow**, because messages take a large part of the time.
+# - **With more ranks than the memory demands**, unless one sequence must get through fast. Attention cannot be cut over
+#   more ranks than it has heads.
 #
 # <details><summary>Where this stops being true</summary>
 #
@@ -902,14 +951,13 @@ assert f"{shares[2, 2048, 8][0]:.0%}" == "6%"
 #
 # ## In real frameworks
 #
-# torch has tensor parallelism in `torch.distributed.tensor.parallel`. You write a model, and `parallelize_module`
-# replaces its parameters by **DTensors**: tensors that know how they are cut over the ranks of a `DeviceMesh`. A plan
-# names the layers: `ColwiseParallel()`, `RowwiseParallel()`. DTensor finds the messages by itself, because each tensor
-# is `Shard(dim)`, `Replicate()` or `Partial()`, a term of a sum.
+# In torch, `parallelize_module` cuts a model that you have written for one process. It replaces parameters by
+# **DTensors**, which know how they are cut: `Shard(dim)`, `Replicate()`, or `Partial()`, a term of a sum. From this
+# DTensor finds the messages by itself. A plan says which layer is `ColwiseParallel()` and which is `RowwiseParallel()`.
 #
-# Here is a transformer layer in plain torch, on two real ranks, with the weights of torch's own layer. Queries, keys
-# and values are three matrices, so that the plan can name them. The model must not say how many heads there are,
-# because a rank has only some of them: it writes `unflatten(-1, (-1, size))`.
+# Here is a transformer layer in plain torch, on two real ranks, with the weights of torch's own layer. The plan names
+# queries, keys and values one by one. The model must not say how many heads there are, because a rank has only some of
+# them: it writes `unflatten(-1, (-1, size))`.
 
 # %% tags=["folded"]
 # A transformer layer in plain torch
@@ -960,7 +1008,7 @@ class Block(nn.Module):
 
 
 # %% [markdown]
-# Two plans: the layers alone; and the layers with one operator before the attention.
+# We try two plans: one cuts the layers, and one also puts an operator before the attention.
 
 # %%
 column, row = ColwiseParallel, RowwiseParallel
@@ -1035,55 +1083,28 @@ assert theirs["one input"] == ({"all_reduce": 2}, {"all_reduce": 2})
 assert counted["whole layer"] == (2, 2)
 
 # %% [markdown]
-# torch computes the same numbers as one process, to rounding. The plan of the layers alone calls *four* all-reduces
-# backward, because each of the three projections adds up its own gradient of $x$, and nothing warns you.
-# `PrepareModuleInput` puts one operator before all three projections. Then the backward pass calls two all-reduces, as
-# ours does.
+# torch computes the same numbers as one process, to rounding. But with the plan of the layers alone it calls *four*
+# all-reduces backward, because each of the three projections adds up its own gradient of $x$. Nothing warns you.
+# `PrepareModuleInput` puts one operator before all three, and the backward pass calls two all-reduces, as ours does.
 #
-# In real training you would also meet:
-#
-# - **Megatron-LM**, where tensor parallelism comes from. Servers of language models such as vLLM use it too, because
-#   there one sequence must get through fast, and a model must fit.
-# - **[JAX](14_jax.ipynb)**: you say how each matrix is cut, and a compiler finds the messages.
+# You will also meet **Megatron-LM**, where TP comes from, servers such as vLLM, which use TP to get one sequence
+# through fast, and [JAX](14_jax.ipynb), whose compiler finds the messages.
 #
 # ## In short
 #
-# - Cut the first matrix by columns and the second by rows: one all-reduce forward, one backward.
-# - A transformer layer takes four all-reduces in a step: two forward and two backward.
-# - A copy forward is an all-reduce backward. An all-reduce forward is a copy backward.
-# - The loss need not show a forgotten backward all-reduce. Compare gradients with one process.
-# - The messages grow with the tokens, and the next layer waits for most of them.
-#
-# For $N$ ranks, a layer of $f$ features, and $S$ bytes of activations $x$:
-#
-# | | forward | backward | bytes per rank |
-# |---|---|---|---|
-# | column parallel | nothing | all-reduce of its input's gradient | $2\frac{N-1}{N}S$ |
-# | row parallel | all-reduce of its output | nothing | $2\frac{N-1}{N}S$ |
-# | transformer layer | 2 all-reduces | 2 all-reduces | $8\frac{N-1}{N}S$ |
-#
-# The bytes are those of a ring, without recomputation.
-#
-# <details><summary>In more words, and where these sentences stop being true</summary>
-#
-# - What one operator does forward, its partner does backward. Forget what goes back, and in the first step only the
-#   gradients below are wrong; then all copies drift apart.
-# - Send where it is narrow. With hidden features that are more than half of $f$ this means columns first, then rows: an
-#   MLP is the sum of thin MLPs, and attention a sum over the heads.
-# - Where nothing hides the messages and latency does not matter, their part of the time does not depend on the batch.
-#   Wider layers, longer sequences, faster links and fewer ranks make it smaller.
-#
-# </details>
+# - Columns first, then rows: an MLP is the sum of thin MLPs.
+# - A copy forward is an all-reduce backward, and an all-reduce forward is a copy backward.
+# - The loss need not show a missing gradient. Compare gradients with one process.
+# - A transformer layer takes four all-reduces: two forward and two backward.
+# - A larger batch sends more, too. A wider layer computes more for each byte.
 #
 # ## Now you
 #
 # In [the exercise](../exercises/10_tensor_parallel/10_tensor_parallel.ipynb) you write the column-parallel and the
 # row-parallel layer, and cut a transformer with PyTorch's own.
 #
-# Two side roads go on from here. [Lesson 10c](10c_cuts_closer.ipynb) computes the loss over a cut vocabulary, and finds
-# a training in which the model with the forgotten all-reduce is the better one. In its exercise you write this loss,
-# and attention over several ranks. [Lesson 10b](10b_whole_transformer.ipynb) puts a whole language model on the ranks,
-# and compares its memory and the other strategies.
+# Two side roads go on from here: [lesson 10c](10c_cuts_closer.ipynb), with the forgotten all-reduce in training and the
+# loss over a cut vocabulary, and [lesson 10b](10b_whole_transformer.ipynb), with a whole language model.
 #
 # ## Further reading
 #
