@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Tensor parallelism
 #
-# A single layer of GPT-3 takes 29 GB to train, so a GPU of 80 GB holds two of its 96 layers. A 1F1B pipeline of 48 GPUs
-# could hold all of them. But it needs 423 microbatches to keep its GPUs busy 90 % of the time, and no microbatch gets
-# through it faster than through one GPU. What if all GPUs worked on the same layer?
+# A single layer of GPT-3 takes 29 GB to train, so a GPU holds two of its 96 layers. A pipeline of 48 GPUs could hold
+# all of them. But it needs hundreds of microbatches to keep its GPUs busy, and no microbatch gets through it faster
+# than through one GPU. What if all GPUs worked on the same layer?
 #
 # > After this lesson you will be able to
 # >

@@ -216,11 +216,11 @@ def all_reduces(trace: Trace) -> int:
 # %% [markdown]
 # ## Gradients that are summed twice
 #
-# In lesson 10 an all-reduce was forgotten. The opposite mistake is one all-reduce too many: forward *and* backward at
-# the end, so gradients are *summed twice*. torch's own differentiable all-reduce,
-# `torch.distributed.nn.functional.all_reduce`, does this. torch 2.13 calls it deprecated, and its successor, in
-# `torch.distributed._functional_collectives`, does the same. It takes the ranks' losses as separate losses, and adds up
-# their gradients. Here all ranks compute the same loss, which then counts four times.
+# The opposite of a forgotten all-reduce is one too many: forward *and* backward at the end, so that gradients are
+# *summed twice*. torch's own differentiable all-reduce, `torch.distributed.nn.functional.all_reduce`, does this,
+# because it takes the ranks' losses as separate losses. torch 2.13 calls it deprecated, and its successor, in
+# `torch.distributed._functional_collectives`, does the same. Here all ranks compute the same loss, which then counts
+# four times.
 
 # %%
 SUMMED_TWICE = (add_up, add_up)
@@ -414,8 +414,7 @@ assert means[SMALL, "summed twice"] < means[SMALL, "right"] - 0.005
 # A checkpoint has *one* layer below. Load rank 0's on all ranks ("copy"), and the loss rises, in at least four of
 # five seeds, in these two settings. By how much is luck: by some thousandths, or by some hundredths.
 #
-# So neither a loss that falls nor a loss on new images finds this mistake. Test gradients against one process, and
-# compare replicated weights between ranks from time to time.
+# So no loss finds this mistake. The comparison with one process, as in lesson 10, does.
 #
 # **Try it.** Somebody repairs the drift: before every forward pass, rank 0 broadcasts its layer below. Which of the
 # four runs does this training equal? Write the broadcast, and see from which layer below it is 0.0000 away.
@@ -639,10 +638,8 @@ for all_of_it, wanted_calls in ((False, 2), (True, 3)):
 # %% [markdown]
 # ## What can hide behind computing
 #
-# Lesson 10 counted every message as time. Which messages can hide? Forward, none of them: the next matmul can't begin
-# before the sum of the same samples is there. Backward a part can: while the gradient of $x$ is added up, a rank can
-# compute the gradient of its weights. We take lesson 10's model on eight ranks and fast links, and hide each backward
-# all-reduce behind the gradient of its own weights.
+# Lesson 10 counted every message as time. How much do eight ranks gain when each backward all-reduce hides behind the
+# gradient of its own weights? We take lesson 10's model and its fast links.
 
 # %% tags=["folded"]
 # The model of lesson ten, in virtual time
@@ -699,8 +696,7 @@ assert max(matmuls) < all_reduce_seconds  # none hides whole
 #
 # ## In real frameworks
 #
-# In lesson 10, `parallelize_module` cut a transformer layer of plain torch, and the plan decided how many all-reduces
-# it took. Here the same layer and the same two plans, of the layers alone and with one input, go on.
+# Here the layer of lesson 10 in plain torch goes on, with its two plans: of the layers alone, and with one input.
 
 # %% tags=["folded"]
 # The layer of lesson ten in plain torch, and its two plans
@@ -944,9 +940,8 @@ assert all_reduces(two.trace) == 2 and twice_counted == [2, 2]
 #
 # <details><summary>In more words, and where these sentences stop being true</summary>
 #
-# - Forget what goes back, and in the first step only the gradients below are wrong; then all copies drift apart. The
-#   loss does not tell: in some settings the wrong model was better (rate 0.2, 20 steps), in others worse (0.05, 60
-#   steps), in others neither (0.05, 20 steps).
+# - The loss does not show a forgotten all-reduce: in some settings the wrong model was better (rate 0.2, 20 steps), in
+#   others worse (0.05, 60 steps), in others neither (0.05, 20 steps).
 # - The loss over a cut vocabulary needs three numbers per position to add up, or two from each rank to gather.
 #   Gathering sends fewer bytes on two ranks, adding up from four on.
 # - torch's `checkpoint` saves the last of the two all-reduces that it would run again, with `use_reentrant=False`.

@@ -22,12 +22,8 @@
 # %% [markdown]
 # ## How to work
 #
-# **A share.** $N$ ranks cut $n$ things into blocks of $n / N$, in the order of the ranks: rank $r$ has those from
-# $r \cdot n / N$ up to, but not including, $(r + 1) \cdot n / N$. Of 6 rows on 3 ranks, rank 1 has rows 2 and 3. Where
-# $N$ does not divide $n$, raise a `ValueError`, on every rank, before anything is read.
-#
-# **How a rank gets its share.** A whole weight lies in a file that all ranks can read. You are handed an object that
-# stands for this file. It is no tensor: it has a shape, and an index reads a part of it, as a new tensor.
+# A whole weight is in a file that all ranks can read. You are handed an object that stands for this file: it has a
+# shape, and an index reads a part of it, as a new tensor.
 #
 # | | |
 # |---|---|
@@ -35,28 +31,13 @@
 # | `weight[2:4]` | rows 2 and 3; of a bias, entries 2 and 3 |
 # | `weight[:, 2:4]` | columns 2 and 3 |
 #
-# Read your share, all of it, and nothing else: the tests note what is read. In how many pieces does not matter. In the
-# cells to try things, the "file" is a tensor in memory, and a part of it is a view.
+# To add up a tensor over the ranks, call `all_reduce(comm, tensor)` once. It writes the sum into `tensor`, so hand it
+# a copy. Messages and bytes are counted.
 #
-# There may be several layers side by side, with other weights. So what a rank has read belongs to this layer, and not
-# into a global.
+# torch does not see messages, and differentiates as if there were none. `with_backward` says what happens in each
+# direction.
 #
-# **What is sent.** Call `all_reduce(comm, tensor)` from the set-up cell, once for a whole tensor. It writes the sum
-# over all ranks into `tensor`. So hand it a copy where the tensor is still needed: `total = tensor.clone()`. For a
-# tensor of $S$ bytes it sends $2 (N - 1) \cdot S$ bytes, all ranks together, whatever the algorithm. No rank sends more
-# than $2 (N - 1)$ messages for it. Both are counted. You may also send and receive yourself, within the same limits.
-#
-# **The two directions.** What a layer sends in the forward pass is one question, what it sends in the backward pass
-# another. torch does not see messages, and differentiates as if there were none. `with_backward` from the set-up cell
-# says what happens in each direction.
-#
-#     with_backward(tensor, forward, backward)      gives forward(tensor); in the backward pass, given the gradient of
-#                                                   this result, the gradient of tensor is backward(gradient)
-#
-# Both functions take a tensor and return one of the same shape. Neither may write into the tensor that it is given:
-# torch or the caller may still need it. You may also write a `torch.autograd.Function` of your own.
-#
-# All tensors are float64. An input may have any number of dimensions; the features are the last one.
+# All tensors are float64. The features are the last dimension.
 
 # %% readonly="setup"
 from collections.abc import Callable
@@ -104,7 +85,8 @@ def with_backward(
     backward: Callable[[torch.Tensor], torch.Tensor],
 ) -> torch.Tensor:
     """forward(tensor). In the backward pass, the gradient of tensor is backward(the gradient of
-    the result)."""
+    the result). Both functions return a tensor of the same shape, and neither writes into the
+    one that it is given: torch or the caller may still need it."""
     return _TwoDirections.apply(tensor, forward, backward)
 
 
@@ -141,7 +123,8 @@ print(x.grad)
 
 # %% solution="ColumnParallelLinear"
 class ColumnParallelLinear(torch.nn.Module):
-    """A linear layer of which each rank computes some of the output features.
+    """A linear layer of which each rank computes some of the output features. There may be several
+    such layers at a time, with other weights.
 
     Args:
         comm: the communicator of this rank.
@@ -155,9 +138,10 @@ class ColumnParallelLinear(torch.nn.Module):
         bias: a torch.nn.Parameter, [out_features / N], or None.
 
     Raises:
-        ValueError: N does not divide out_features.
+        ValueError: N does not divide out_features; on every rank, before anything is read.
 
-    Cost: forward sends nothing. Backward sends one all-reduce of a tensor of the input's shape.
+    Cost: forward sends nothing. Backward sends one all-reduce of a tensor of the input's shape:
+    for S bytes at most 2 (N - 1) · S bytes, all ranks together, and 2 (N - 1) messages per rank.
     """
 
     def __init__(
@@ -296,7 +280,8 @@ assert all(result["largest"] < 9 * 12 for result in report[4].results)
 
 # %% solution="RowParallelLinear"
 class RowParallelLinear(torch.nn.Module):
-    """A linear layer of which each rank has some of the input features.
+    """A linear layer of which each rank has some of the input features. There may be several
+    such layers at a time, with other weights.
 
     Args:
         comm: the communicator of this rank.
@@ -311,9 +296,10 @@ class RowParallelLinear(torch.nn.Module):
         bias: a torch.nn.Parameter, [out_features], or None.
 
     Raises:
-        ValueError: N does not divide in_features.
+        ValueError: N does not divide in_features; on every rank, before anything is read.
 
-    Cost: forward sends one all-reduce of a tensor of the output's shape. Backward sends
+    Cost: forward sends one all-reduce of a tensor of the output's shape: for S bytes at most
+    2 (N - 1) · S bytes, all ranks together, and 2 (N - 1) messages per rank. Backward sends
     nothing.
     """
 
