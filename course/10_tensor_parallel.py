@@ -192,7 +192,7 @@ assert off(moved, 4 * whole_bias.grad) < 1e-9
 # works on each number by itself. And these features are just what a row-parallel `down` *needs*.
 
 # %% tags=["folded"]
-# An MLP of 2 features and 8 hidden ones, with biases of zero, and the picture
+# A small MLP with biases of zero, and the picture
 up, down = nn.Linear(2, 8, dtype=DOUBLE), nn.Linear(8, 2, dtype=DOUBLE)
 UP = [[2, 1], [-1, 2], [1, -2], [3, 0], [0, 2], [3, 1], [2, -1], [1, 2]]
 DOWN = [[1, -1, 1, 2, -1, 1, 2, -1], [0, 2, -1, 1, 1, 0, -1, 1]]
