@@ -141,7 +141,8 @@ class ColumnParallelLinear(torch.nn.Module):
         ValueError: N does not divide out_features; on every rank, before anything is read.
 
     Cost: forward sends nothing. Backward sends one all-reduce of a tensor of the input's shape:
-    for S bytes at most 2 (N - 1) · S bytes, all ranks together, and 2 (N - 1) messages per rank.
+    for S bytes at most 2 (N - 1) · S bytes, all ranks together, and 2 (N - 1) messages per
+    rank.
     """
 
     def __init__(
