@@ -123,8 +123,8 @@ print(x.grad)
 
 # %% solution="ColumnParallelLinear"
 class ColumnParallelLinear(torch.nn.Module):
-    """A linear layer of which each rank computes some of the output features. There may be several
-    such layers at a time, with other weights.
+    """A linear layer of which each rank computes some of the output features. There may be
+    several such layers at a time, with other weights.
 
     Args:
         comm: the communicator of this rank.
