@@ -13,9 +13,8 @@
 # >
 # > **Time:** about 50 minutes. **You need:** [Start here](00_start_here.ipynb). No GPU.
 #
-# Training on many GPUs is made of messages. In data-parallel training, messages give all ranks the same weights at the
-# start, and in every step the ranks add up their gradients by messages. So whoever understands messages can say why one
-# rank waits for another.
+# GPUs that train together send messages. In data parallel training, messages give all ranks the same weights at the
+# start, and in every step the ranks add up their gradients by messages.
 
 # %% tags=["folded"]
 # The imports
@@ -46,8 +45,8 @@ world = World(4)
 # %% [markdown]
 # ## What a message is
 #
-# A **message** is a tensor with an address. Rank 1 sends one to rank 3, and the **trace** of the run shows what the
-# world knows about it.
+# A **message** carries the numbers of a tensor from one rank to another. Rank 1 sends a message to rank 3, and the
+# **trace** of the run shows what the world knows about this message.
 
 
 # %%
@@ -68,9 +67,8 @@ print(f"sent by {message.site.place}, received by {message.receive_site.place}")
 assert results[3].tolist() == [[5, 5, 5], [5, 5, 5]]
 
 # %% [markdown]
-# A message does not bring a tensor along. The receiver must already have one with room for the numbers, and both ranks
-# must agree on how many numbers come and of which dtype. The two shapes may differ, because the numbers travel as one
-# flat list.
+# The receiver must already have a tensor for the numbers, and both ranks must agree on the dtype and on how many
+# numbers come. The two shapes may differ, because the numbers travel as one flat list.
 #
 # Here the two ranks do not agree:
 
@@ -95,19 +93,19 @@ assert (message.shape, message.dtype, message.nbytes) == ((2, 3), "float64", 48)
 assert "float64" in str(world.last_error) and "float32" in str(world.last_error)
 
 # %% [markdown]
-# The error names both ranks, both tensors and both lines of your cell. The **tag** is a number that the two sides also
+# The error names both ranks, both dtypes and both lines of your cell. The **tag** is a number that the two sides also
 # have to agree on, and 0 unless you choose it. [Lesson 01b](01b_messages_closer.ipynb) shows what tags are for.
 #
 # ## A message is a meeting
 #
-# A message starts to travel only when both ranks are there: the sender in `send`, the receiver in `recv`. Both calls
-# return when the message has arrived. So the rank that comes first waits for the other one, which is called a
+# With `send` and `recv`, a message starts to travel only when both ranks have made their call. Both calls return when
+# the message has arrived. So the rank that comes first waits for the other rank. Such a meeting is called a
 # **rendezvous**.
 #
 # To see this waiting exactly, we use a `SimulatedWorld`. It runs the same functions with real tensors, but on a clock
-# of its own, in **virtual seconds**. Computing takes no virtual time, and `comm.sleep(2)` takes 2 s. A message first
-# takes a fixed delay, the **latency** of its link. Then its bytes travel at the link's **bandwidth**, in bytes per
-# second.
+# of its own, in **virtual seconds**. Computing takes no virtual time, and `comm.sleep(2)` takes 2 s. A message travels
+# over a **link** between two ranks. First comes a fixed delay, the **latency** of the link. Then the bytes travel at
+# the link's **bandwidth**, in bytes per second.
 
 # %%
 LINK = Link(latency=0.5, bandwidth=16)  # 0.5 s, and 16 bytes per second
@@ -147,7 +145,7 @@ timeline(slow.trace)
 # %% [markdown]
 # Rank 0 calls `send` at once, but rank 1 arrives after 2 s, so rank 0 waits: the hatched bar. Then the message takes
 # 1.5 s, and both ranks are done at 3.5 s. Ranks 2 and 3 show the opposite case, in which the receiver comes first and
-# waits. The picture shows waiting only for senders.
+# waits. The picture does not show how long a receiver waits. The rounds are explained below.
 #
 # **Whoever comes first waits.**
 #
@@ -155,7 +153,7 @@ timeline(slow.trace)
 #
 # | where … | then … |
 # |---|---|
-# | sends do not wait: NCCL, and small messages in MPI | the sender goes on at once ([01b](01b_messages_closer.ipynb)) |
+# | NVIDIA's NCCL, and small messages in MPI | the sender may go on at once ([01b](01b_messages_closer.ipynb)) |
 #
 # </details>
 
@@ -195,7 +193,7 @@ except DeadlockError as error:
     hang = error
 
 # %%
-who_waits(hang, title="A deadlock is a circle")
+who_waits(hang, title="A circle of waiting")
 
 # %% [markdown]
 # The report says the same in words, from one rank to the next. Rank 0 waits to send to rank 1, and rank 1 waits to send
@@ -208,7 +206,7 @@ who_waits(hang, title="A deadlock is a circle")
 #
 # | if … | then … |
 # |---|---|
-# | a rank waits for one that has already returned | the report ends with the rank that has returned |
+# | a rank waits for one that has already returned | the report ends with the returned rank |
 # | a rank waits for a message from any rank | the report says "from anyone", and follows one rank |
 #
 # </details>
@@ -218,7 +216,7 @@ who_waits(hang, title="A deadlock is a circle")
 # | repair | what changes |
 # |---|---|
 # | **order** | one of the two ranks receives first |
-# | **start without waiting** | `isend` and `irecv` return at once an object whose `wait()` waits for the message |
+# | **start without waiting** | `isend` or `irecv` returns at once, and a later `wait()` waits for the message |
 # | **exchange** | one call sends and receives, and the two messages travel at the same time |
 
 
@@ -265,7 +263,7 @@ for repair in (in_order, with_irecv, with_isend, with_exchange):
     assert world.run(repair) == slow.run(repair) == [1, 0, 3, 2]
 
 # %% [markdown]
-# All four repairs swap the tensors. Do they also take the same time?
+# All four functions swap the tensors. Do they also take the same time?
 
 # %%
 guess_3 = predict(
@@ -287,8 +285,8 @@ print(guess_3.compare("all the same" if alike else slowest))
 # In the swap by order, rank 1 sends only after it has received, so one message travels after the other. In the other
 # repairs both messages travel at once. **Use `exchange` where a rank sends and receives at the same time.**
 #
-# Here is the repair by order, to play. Press **Play**, or click into the picture: space plays and pauses, and the arrow
-# keys step back and forward. Point at an arrow to read how large the message is and which line sent it.
+# Here is the repair by order. Press **Play**, or click into the picture: space plays and pauses, and the arrow keys
+# step back and forward. Point at an arrow to read how large the message is and which line sent it.
 
 # %%
 slow.run(in_order)
@@ -371,12 +369,12 @@ except DeadlockError as error:
 # ## How to count: rounds, steps, seconds
 #
 # Why is a program slow? Its messages may wait for each other, one rank may have too many of them, or the network may be
-# slow. To find the reason, the course counts three things:
+# slow. So the course counts three things:
 #
 # | number | what it counts | depends on |
 # |---|---|---|
-# | **rounds** | the longest chain of messages in which each sender first received the message before | the program |
-# | **steps** | the turns it takes if in a turn each rank can send one message and receive one | the program |
+# | **rounds** | the longest chain of messages, each sent after its sender had received the one before | the program |
+# | **steps** | the turns that the messages need if each rank can send one and receive one per turn | the program |
 # | **seconds** | the time on the clock, or on the virtual clock | the program and the network |
 #
 # For example, a tensor of rank 0 has to reach ranks 1, 2 and 3. Rank 0 can send it to each of them, or the ranks can
@@ -431,10 +429,10 @@ print(guess_4.compare("both the same" if alike else min(steps, key=steps.__getit
 
 # %% [markdown]
 # In `to_each` rank 0 receives nothing before it sends, so all three messages are in round 1. But rank 0 sends them one
-# at a time, which takes three steps. In `pass_on` each message waits for the one before,
-# so there are three rounds, and also three steps. In the swap by `exchange` all messages travel in one step.
+# at a time, which takes three steps. In `pass_on` each message waits for the one before, so there are three rounds
+# and three steps. In the swap by `exchange` all messages travel in one step.
 #
-# **Steps are never fewer than rounds. A busy rank can make them more.**
+# **Steps are never fewer than rounds. A busy rank can add steps.**
 #
 # <details><summary>Exactly</summary>
 #
@@ -447,8 +445,9 @@ print(guess_4.compare("both the same" if alike else min(steps, key=steps.__getit
 #
 # | if … | then … |
 # |---|---|
-# | a rank receives from any rank, or sends do not wait | both can change: [01b](01b_messages_closer.ipynb) |
-# | ranks 0 to 2 send to the next rank before they receive, rank 3 only receives | 1 round, 3 steps, nobody busy |
+# | a rank receives from any rank | the rounds can depend on who comes first: [01b](01b_messages_closer.ipynb) |
+# | sends do not wait | the same rounds can take fewer steps |
+# | ranks 0 to 2 send to the next rank before they receive, rank 3 only receives | 1 round, 3 steps, no busy rank |
 # | the text says "training step" | it means a step of the optimizer |
 #
 # </details>
@@ -462,8 +461,8 @@ assert count(with_irecv) == count(with_isend) == (1, 1, 1.5)
 # %% [markdown]
 # ## Four patterns
 #
-# Four ways to move data between one rank, the **root**, and all others are so common that they have names. The library
-# has all four. Run them, and look at what each pattern takes and what it delivers.
+# Four patterns move data between one rank, the **root**, and all others. The library has all four. Run them, and look
+# at what each pattern takes and what it delivers.
 
 
 # %% tags=["folded"]
@@ -504,7 +503,7 @@ assert panels["gather"] == (([1], [2], [3], [4]), ([1, 2, 3, 4], [], [], []))
 assert panels["reduce"] == (([1], [2], [3], [4]), ([10], [], [], []))
 
 # %% [markdown]
-# Training programs use all four:
+# A training program can use all four:
 #
 # | pattern | what it does | in a training run |
 # |---|---|---|
@@ -513,13 +512,13 @@ assert panels["reduce"] == (([1], [2], [3], [4]), ([10], [], [], []))
 # | **gather** | collects one part from each rank | predictions come together |
 # | **reduce** | combines one tensor from each rank, mostly by adding | losses and gradients are added up |
 #
-# Each pattern can be done in several ways, and the ways differ in cost.
+# Each pattern can be done in several ways, at different costs.
 #
 # ## Many hands make a broadcast fast
 #
-# In a flat broadcast, the root sends the tensor to every rank. But as soon as rank 2 has the tensor, it can help, and
-# so can every rank that has it. Draw a line from each rank to the ranks that it sends to, and you get a **tree**. Here
-# is one for four ranks. In the exercise you write the tree for any number of ranks.
+# In a flat broadcast, the root sends the tensor to all others. But every rank that has the tensor can help. Draw a line
+# from each rank to the ranks that it sends to, and you get a **tree**. Here is a tree for four ranks. In the exercise
+# you write the tree for any number of ranks.
 
 
 # %%
@@ -583,9 +582,8 @@ timeline(traces["tree_of_four"], title="A tree: rank 2 helps")
 
 # %% [markdown]
 # The tree has more rounds, because rank 2 has to wait before it can help. And the tree is faster, because two ranks
-# send at the same time in its second step. Their two messages are in rounds 1 and 2: rank 0 had received nothing
-# before. On many ranks it gains much: in every step, each rank that has the tensor can give it to one more rank. Play
-# the library's broadcast on 8 ranks, and count.
+# send at the same time in its second step. On more ranks the tree saves more time, because in every step each rank that
+# has the tensor can give it to one more rank. Play the library's broadcast on 8 ranks, and count.
 
 # %%
 eight = SimulatedWorld(8, Cluster.flat(8, LINK))
@@ -596,12 +594,12 @@ print("ranks that have the tensor:", holders)
 play_timeline(eight.trace, title="Broadcast by a tree, 8 ranks", by="time")
 
 # %% [markdown]
-# The number of ranks that have the tensor doubles in every step: 1, 2, 4, 8. **The best tree broadcasts to N ranks in
-# ⌈log₂ N⌉ steps, rounded up, and a flat broadcast needs N − 1.** Fewer steps are impossible, because a rank can hand
-# the tensor to only one other rank in a step.
+# The number of ranks that have the tensor doubles in every step: 1, 2, 4, 8. **Among N ranks, the best tree broadcasts
+# in ⌈log₂ N⌉ steps, rounded up, and a flat broadcast needs N − 1.** Fewer than ⌈log₂ N⌉ steps are impossible, because a
+# rank can hand the tensor to only one other rank in a step.
 #
-# A reduce is the same picture backwards. Every rank adds what it receives to its own tensor, and all ranks
-# but the root send their sum on.
+# A reduce runs the same tree backwards. Every rank adds what it receives to its own tensor, and all ranks but the root
+# send their sum on.
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -613,7 +611,7 @@ assert holders == [1, 2, 4, 8] and eight.elapsed == 3 * 1.5
 # %% [markdown]
 # **Try it: make rank 2 slow.** Set `SLOW_RANK` to 2: then rank 2 does other work for 3 s before it takes part. Which
 # ranks have to wait for rank 2 in the flat broadcast, and which in the tree? Guess, then run the cell. Then make
-# another rank slow. Which slow rank hurts the flat broadcast more than the tree?
+# another rank slow. Which slow rank delays the flat broadcast longer than the tree?
 
 # %%
 SLOW_RANK = None  # set it to 2
@@ -643,22 +641,25 @@ assert times[2, "flat_broadcast"] == [6, 1.5, 4.5, 6]
 assert times[2, "tree_of_four"] == [6, 6, 6, 6]
 assert times[1, "flat_broadcast"] == [7.5, 4.5, 6, 7.5]
 assert times[1, "tree_of_four"] == [4.5, 4.5, 3, 3]
+assert times[3, "flat_broadcast"] == [4.5, 1.5, 3, 4.5]
+assert times[3, "tree_of_four"] == [3, 3, 4.5, 4.5]
 
 # %% [markdown]
 # <details><summary>What follows: open it when you have tried</summary>
 #
-# The root has to wait for a slow rank before it can serve the next one. The tree serves rank 2 first, so a slow rank 2
-# delays everybody in the tree, and ranks 0 and 3 in the flat broadcast. The flat broadcast serves rank 1 first, so a
-# slow rank 1 delays everybody in the flat broadcast. A slow rank 3 delays only the rank that sends to it.
+# The root has to wait for a slow rank before it can send to the next one. The tree begins with rank 2, so a slow rank 2
+# delays everybody in the tree, but only ranks 0 and 3 in the flat broadcast. The flat broadcast begins with rank 1, so
+# a slow rank 1 delays everybody there, but only rank 0 in the tree. A slow rank 3 delays rank 2 in the tree, but nobody
+# in the flat broadcast, which needs it only after 3 s.
 #
 # </details>
 
 # %% [markdown]
 # ## In real frameworks
 #
-# Most names of this course are those of `torch.distributed`, which programs on large clusters use. Here your
-# function is handed a communicator. There each process sets up a group of all ranks once, and calls
-# use this group unless they name another.
+# Most names of this course are those of `torch.distributed`, which many programs on large clusters use. Here your
+# function gets a communicator. With torch, each process sets up a group of all ranks once, and calls such as
+# `dist.send` use this group unless they name another.
 #
 # | here | in torch.distributed |
 # |---|---|
@@ -668,8 +669,7 @@ assert times[1, "tree_of_four"] == [4.5, 4.5, 3, 3]
 # | `World(4)` and `world.run(f)` | `torchrun --nproc-per-node 4 program.py` |
 #
 # Our communicator also checks every message. With gloo, torch's library for CPUs, a message that is too long for the
-# receiver's tensor aborts the receiving process. The sender notices nothing, or waits for minutes if the message is
-# large.
+# receiver's tensor aborts the receiving process. The sender of a short message notices nothing.
 #
 # `torch_distributed` sets up torch's group over our four ranks. So we can compare the four patterns of torch with ours.
 
@@ -727,7 +727,7 @@ print("torch.distributed and ours agree.")
 # | scatter | `dist.scatter(part, list_of_parts, src)` | in place: fills part r on rank r | returns the part |
 # | gather | `dist.gather(tensor, list_to_fill, dst)` | in place: part r comes from rank r | returns a list |
 #
-# "The library" is `distlib.collectives`. To receive from any rank, torch has `dist.recv(tensor)`, not in every backend.
+# "The library" is `distlib.collectives`. To receive from any rank, torch has `dist.recv(tensor)`, but not with NCCL.
 #
 # </details>
 
@@ -740,8 +740,8 @@ world.close()
 # - Here `send` and `recv` meet: the rank that comes first waits for the other.
 # - Ranks that wait for each other in a circle never go on: a deadlock.
 # - Break the circle with an order, with `isend` or `irecv`, or with `exchange`.
-# - The best tree broadcasts to N ranks in ⌈log₂ N⌉ steps. The root alone needs N − 1.
-# - Rounds count who had to receive first, steps also who is busy, seconds also the network.
+# - Among N ranks, the best tree broadcasts in ⌈log₂ N⌉ steps. The root alone needs N − 1.
+# - Rounds are the longest chain of messages. Steps also depend on busy ranks, seconds also on the network.
 #
 # <details><summary>What the four patterns cost</summary>
 #
@@ -755,7 +755,7 @@ world.close()
 #
 # ## Now you
 #
-# In [the exercise](../exercises/01_messages/01_messages.ipynb) you write a shift around the ring without a deadlock,
+# In [the exercise](../exercises/01_messages/01_messages.ipynb) you pass tensors around a circle without a deadlock,
 # and broadcast and reduce by a tree. After that comes [All-reduce](02_all_reduce.ipynb): a reduce whose result every
 # rank gets.
 #
@@ -764,9 +764,9 @@ world.close()
 #
 # ## Further reading
 #
-# - [torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html), point-to-point and collective functions.
-# - MPI Forum, [MPI: A Message-Passing Interface Standard](https://www.mpi-forum.org/docs/). Chapters 3 and 6 define
-#   sending modes, tags and the collectives that all others follow.
+# - [torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html), its functions for messages and patterns.
+# - MPI Forum, [MPI: A Message-Passing Interface Standard](https://www.mpi-forum.org/docs/). Chapters 3 and 6:
+#   sending modes, tags and the patterns.
 # - L. Lamport, [Time, Clocks, and the Ordering of Events in a Distributed
 #   System](https://doi.org/10.1145/359545.359563), CACM 21(7), 1978. Where the rounds come from.
 # - E. Coffman, M. Elphick, A. Shoshani, [System Deadlocks](https://doi.org/10.1145/356586.356588), ACM Computing
