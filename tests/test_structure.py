@@ -46,6 +46,7 @@ FLOORS = {
     "course_root": 0,
     "folded_answers": 0,
     "installed_packages": 0,
+    "living_line": 0,
     "network": 0,
     "own_folders": 0,
     "partition": 0,

@@ -8,6 +8,7 @@ from distlib.cli.command_table import COMMANDS, Command
 from distlib.cli.course_folder import NO_COURSE, find_course
 from distlib.cli.missing_package import how_to_get
 from distlib.cli.saying import say
+from distlib.living_line import waiting
 
 NOTHING_ASKED = 2  # the status of `distlib` alone: a script that has lost its command must not go on
 
@@ -35,7 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"unknown {kind} {rest[0]}")
     options.rest = rest
     try:
-        function = chosen.function()
+        with waiting(f"distlib {chosen.name} to start"):
+            function = chosen.function()
     except ModuleNotFoundError as error:  # from our own imports: no code of a student has run yet
         if not (remedy := how_to_get(error, chosen.name)):
             raise

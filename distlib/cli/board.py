@@ -14,6 +14,7 @@ from distlib.classroom.words import count
 from distlib.cli.saying import say
 from distlib.games.my_games import FILE, PlaysUnreadable, games_folder, keep_pseudonym, read_games
 from distlib.games.pseudonyms import PseudonymError, check_pseudonym
+from distlib.living_line import waiting
 from distlib.printable import printable
 from distlib.whole_file import make_private
 
@@ -68,7 +69,10 @@ def _rename(options: argparse.Namespace) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
-    say(own_board(read_games(_folder(options))))
+    games = read_games(_folder(options))
+    with waiting("the authors' records, which are played again"):
+        shown = own_board(games)
+    say(shown)
 
 
 # ── a class ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from distlib.checks.patience import by_processes
 from distlib.classroom.self_check.check_saved import check_saved
 from distlib.classroom.self_check.results import ExerciseError, Results
 from distlib.classroom.self_check.table import Table
 from distlib.cli.saying import say
 from distlib.cli.where_am_i import show_progress
+from distlib.judge.sandbox import Limits
+from distlib.living_line import waiting
 
 
 def check(name: str, notebook: Path | None) -> int:
@@ -38,9 +41,10 @@ def run_check(name: str, notebook: Path | None) -> Results:
     Raises:
         ExerciseError: see `check_saved`.
     """
-    if sys.stderr.isatty():
-        say(f"Running the tests of {name} …", sys.stderr)
-    results = check_saved(name, notebook)
+    limits = Limits()
+    seconds = limits.cells_seconds + limits.submission_seconds + limits.reruns_seconds
+    with waiting(f"the tests of {name}", seconds * by_processes()):
+        results = check_saved(name, notebook)
     say(str(Table(results)))
     return results
 

@@ -10,6 +10,7 @@ from distlib.cli import doctor_checks as checks
 from distlib.cli import doctor_frameworks as frameworks
 from distlib.cli.course_folder import find_course
 from distlib.cli.doctor_checks import Finding
+from distlib.living_line import waiting
 
 CHECKS: dict[str, Callable[[], Finding]] = {
     "Python": checks.check_python,
@@ -78,7 +79,7 @@ def run_doctor(available: Mapping[str, Callable[[], Finding]] = CHECKS) -> int:
     """Runs the checks and prints what they find. Returns 1 when one found a problem, else 0."""
     problems, hint = 0, "" if in_own_environment() else NOT_OUR_OWN
     for name, check in available.items():
-        finding = examine(check)
+        finding = examine(check, name)
         print(line_of(name, finding), flush=True)
         problems += finding.level == "problem"
     print("\nNo problems." if not problems else f"\n{problems} problem{'s' if problems > 1 else ''}.{hint}")
@@ -90,10 +91,11 @@ def in_own_environment(prefix: Path = Path(sys.prefix)) -> bool:
     return prefix.name == ".venv"
 
 
-def examine(check: Callable[[], Finding]) -> Finding:
-    """Runs one check. A check that fails itself is a problem, not the end of doctor."""
+def examine(check: Callable[[], Finding], name: str = "") -> Finding:
+    """Runs one check. A check that fails itself is a problem, not the end of doctor. name: of what is looked at."""
     try:
-        return check()
+        with waiting(f"a look at {name}" if name else "a look", checks.COMMAND_TIMEOUT):
+            return check()
     except Exception as error:
         return Finding("problem", f"the check itself failed: {type(error).__name__}: {error}", "report this line")
 

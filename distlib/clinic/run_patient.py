@@ -32,6 +32,7 @@ from distlib.clinic.patient_table import PATIENTS
 from distlib.clinic.recorded import in_place_of_py_spy, next_to_today
 from distlib.clinic.tools import TOOLS, Tool
 from distlib.frameworks import Outcome, Process, addresses, own_network, prepare_processes, run_processes
+from distlib.living_line import waiting
 from distlib.worlds.private_torch import IMPORTED_LATE
 
 _IMPORTS = (
@@ -83,14 +84,17 @@ def run_patient(
         patience = 1.5 * limit + 1  # torch's store strikes a second later than it is told to
     else:
         patience = max(seconds, patient.seconds, 0.0 if patient.outcome == HANGS and not healed else _SURELY)
-    outcomes = run_processes(
-        {**_ranks(patient, after, used), _OBSERVER: Process(observe, patient.ranks, patience, _LIMIT, used)},
-        seconds=2 * _LIMIT,
-        until=[_OBSERVER],
-        check=False,
-        on_output=lambda name, line: None,
-        imports=_IMPORTS,
-    )
+    programs = {**_ranks(patient, after, used), _OBSERVER: Process(observe, patient.ranks, patience, _LIMIT, used)}
+    ends = "to end by a time limit" if used.is_timed else f"to end, or all to sleep for {patience:g} s"
+    with waiting(f"{patient.ranks} ranks of {name} {ends}", 2 * _LIMIT):
+        outcomes = run_processes(
+            programs,
+            seconds=2 * _LIMIT,
+            until=[_OBSERVER],
+            check=False,
+            on_output=lambda name, line: None,
+            imports=_IMPORTS,
+        )
     if error := outcomes[_OBSERVER].error:
         raise error
     seen: Observed = outcomes[_OBSERVER].value

@@ -8,6 +8,8 @@ import os
 import platform
 from types import ModuleType
 
+from distlib.living_line import waiting
+
 FRAMEWORKS = ("tensorflow", "tf_keras", "jax")  # by the names that are imported
 _EXTRAS = {"tf_keras": "tensorflow"}  # what brings it, where that has another name
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "GRPC_VERBOSITY": "ERROR"}
@@ -25,7 +27,8 @@ def require(name: str) -> ModuleType:
     check_there(name)
     before = dict(os.environ)
     try:
-        return importlib.import_module(name)
+        with waiting(f"{name} to be imported"):
+            return importlib.import_module(name)
     except Exception as error:  # a broken installation raises TypeError and others besides ImportError
         text = f"{name} is installed, but can't be imported ({type(error).__name__}: {error}): run `distlib doctor`."
         raise ImportError(text, name=name) from error

@@ -17,6 +17,7 @@ from typing import Any
 
 from distlib.draw.predictions.form import RUN_AGAIN
 from distlib.draw.predictions.prediction import NOT_COMMITTED
+from distlib.living_line import GONE
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 _STATE = "application/vnd.jupyter.widget-state+json"
@@ -40,7 +41,7 @@ class PageOutputs:
 
     def of_cell(self, cell: Any) -> list[dict[str, Any]]:
         """The outputs of a code cell, those of widgets joined with what stands for them."""
-        outputs = [dict(output) for output in cell.outputs]
+        outputs = [dict(output) for output in cell.outputs if output.get("data") != GONE]
         return list(self._shown(outputs))
 
     def _shown(self, outputs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from distlib.arguments import as_integer, check_callable, check_integer, check_timeout, short
 from distlib.communicator_names import not_of_a_world
+from distlib.living_line import waiting
 from distlib.network import Cluster, Link
 from distlib.trace import Trace
 from distlib.worlds import pickling
@@ -244,7 +245,8 @@ class World:
 
     def _start_pool(self) -> Pool:
         check_umask()
-        with said_of_limits(self.world_size):
+        ranks = f"{self.world_size} rank{'' if self.world_size == 1 else 's'} to start"
+        with said_of_limits(self.world_size), waiting(ranks):
             return self._pool_of_backend()
 
     def _pool_of_backend(self) -> Pool:
