@@ -139,6 +139,7 @@ questions = [
     for warmup in (0, 1, 5, 250)
     for step in sorted({0, 1, warmup // 2, max(warmup - 1, 0), warmup, warmup + 1, 10_000})
 ]
+questions += [(step, 0.2, 64, 960, 100_000) for step in (30_000, 100_001)]
 report = check_warmup_learning_rate(
     warmup_learning_rate, questions=questions, drawn=20, seed=62
 )

@@ -275,7 +275,7 @@ print(report)
 # %% test="parallel_attention_hidden" points=5
 # The hidden tests of parallel_attention stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: up to 6 ranks, up to 12 heads, several batches, other weights, memory that is not contiguous.
+### What this tests: up to 6 ranks, up to 12 heads, large heads and scores, several batches, other weights, strides.
 from distlib.exercises.tensor_parallel.cases import Attention
 from distlib.exercises.tensor_parallel.checks import check_parallel_attention
 
@@ -289,18 +289,19 @@ report = check_parallel_attention(
         Attention(6, features=24, heads=12),
         Attention(3, features=12, heads=6, batches=[(2, 2), (1, 4)], forward_only=True),
         Attention(3, features=18, heads=3, batches=[(2, 3)], next_to=True),
+        Attention(2, features=22, heads=2, batches=[(1, 5)], forward_only=True, spread=8.0),
         Attention(4, features=12, heads=6),
     ],
     seed=103,
 )
-assert len(report) == 8
+assert len(report) == 9
 assert sum(report[0].trace.bytes_sent) == 2 * 2 * (12 * 16) * 8
 assert sum(report[2].trace.bytes_sent) == 2 * 4 * (6 * 18) * 8
 assert sum(report[4].trace.bytes_sent) == 2 * 10 * (6 * 24) * 8
 assert sum(report[5].trace.bytes_sent) == 4 * (8 * 12) * 8
 # and forward through the other one
 assert sum(report[6].trace.bytes_sent) == (2 + 1) * 4 * (6 * 18) * 8
-assert [sum(report[number].trace.bytes_sent) for number in (1, 7)] == [0] * 2
+assert [sum(report[number].trace.bytes_sent) for number in (1, 8)] == [0] * 2
 assert all(result["largest"] < 3 * 24 * 24 for result in report[4].results)
 ### END HIDDEN TESTS
 
@@ -451,7 +452,7 @@ report = check_vocabulary_parallel_loss(
         Loss(shares=(4, 9, 1), positions=(6,), targets_of=2),
         Loss(shares=(5, 5, 5, 5), positions=(3, 7), around=(0, 900, 0, -900), strided=True),
         Loss(shares=(1, 7, 2, 3, 3, 4), positions=(5,), targets_of=0),
-        Loss(shares=(6, 6, 7), positions=(1,), around=20_000),
+        Loss(shares=(6, 6, 7), positions=(1, 2), around=20_000),
         Loss(shares=(17, 4), positions=(9, 9), around=700),
         Loss(shares=(3, 8, 4), positions=(2, 3), forward_only=True),
         Loss(shares=(4, 7, 1), positions=(4, 3), apart=-900),

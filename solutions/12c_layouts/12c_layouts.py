@@ -137,7 +137,7 @@ report = check_build_mesh(
         {"tp": 2, "dp": 3},
         {"pp": 2, "dp": 4, "tp": 1},
         {"dp": 2, "cp": 1, "tp": 2},
-        {"pp": 3, "cp": 2, "dp": 1, "tp": 2},
+        {"pp": 3, "cp": 2, "dp": 1, "tp": 3},
         {"tp": 4},
         {"pp": 1},
     ],
@@ -460,7 +460,7 @@ print(report)
 # %% test="clip_gradients_hidden" points=3
 # The hidden tests of clip_gradients stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
-### What this tests: larger meshes, other orders, norms below the limit, many gradients and none, of any shape.
+### What this tests: larger meshes, other orders, norms below the limit and tiny ones, many gradients and none.
 from distlib.exercises.hybrid.checks import check_clip_gradients
 
 report = check_clip_gradients(
@@ -476,6 +476,9 @@ report = check_clip_gradients(
     ],
     also=[[], [5], [6, 7], [1, 1, 5, 1, 3]],
     seed=124,
+)
+check_clip_gradients(
+    clip_gradients, meshes=[{"dp": 1, "pp": 2, "tp": 2}], spread=1e-5, seed=125
 )
 assert max(message.nbytes for message in report[4].trace) <= 16
 ### END HIDDEN TESTS

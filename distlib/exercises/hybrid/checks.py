@@ -446,17 +446,21 @@ MOST_NUMBERS = 2  # in a message
 
 
 @task("mesh", "sharded", "replicated", "max_norm", errors=CLIP_ERRORS, helpers=[all_reduce])
-def check_clip_gradients(draw: Draw, *, meshes: Sequence[Sizes], also: Sequence[Sequence[int]] = ()) -> Iterator[Case]:
+def check_clip_gradients(
+    draw: Draw, *, meshes: Sequence[Sizes], also: Sequence[Sequence[int]] = (), spread: float = 1.0
+) -> Iterator[Case]:
     """`function(mesh, sharded, replicated, max_norm)`: the norm of all gradients, which are scaled in place.
 
     Each mesh is played with gradients that are too large, and with some that are not; the second time one stage has no
     sharded gradients, and another one, if there is one, no replicated ones.
 
-    `also`: shapes of further gradients, of both kinds.
+    Args:
+        also: shapes of further gradients, of both kinds.
+        spread: of the numbers in all gradients.
     """
     for sizes in meshes:
-        yield _clip_case(draw, sizes, also, too_large=True)
-        yield _clip_case(draw, sizes, also, too_large=False)
+        yield _clip_case(draw, sizes, also, spread, too_large=True)
+        yield _clip_case(draw, sizes, also, spread, too_large=False)
 
 
 def _drawn_shapes(draw: Draw) -> list[list[int]]:
@@ -464,22 +468,22 @@ def _drawn_shapes(draw: Draw) -> list[list[int]]:
     return [[draw.randint(2, 4) for _ in range(draw.randint(1, 3))] + [3] for _ in range(draw.randint(1, 4))]
 
 
-def _clip_case(draw: Draw, sizes: Sizes, also: Sequence[Sequence[int]], *, too_large: bool) -> Case:
+def _clip_case(draw: Draw, sizes: Sizes, also: Sequence[Sequence[int]], spread: float, *, too_large: bool) -> Case:
     ranks = math.prod(sizes.values())
     where = [coordinates_of(rank, sizes) for rank in range(ranks)]
     gradients: dict[tuple[str, int, int], list[torch.Tensor]] = {}
     for stage in range(sizes["pp"]):
         shapes = {kind: [*_drawn_shapes(draw), *also] for kind in ("sharded", "replicated")}
         for tp in range(sizes["tp"]):
-            gradients["sharded", stage, tp] = [draw.normal(shape) for shape in shapes["sharded"]]
-        gradients["replicated", stage, 0] = [draw.normal(shape) for shape in shapes["replicated"]]
+            gradients["sharded", stage, tp] = [spread * draw.normal(shape) for shape in shapes["sharded"]]
+        gradients["replicated", stage, 0] = [spread * draw.normal(shape) for shape in shapes["replicated"]]
     if not too_large:
         for key in gradients:
             if key[:2] in (("sharded", 0), ("replicated", 1)):
                 gradients[key] = []
     squares = math.fsum(float(each.square().sum()) for own in gradients.values() for each in own)
     norm = math.sqrt(squares)
-    max_norm = round(norm * (0.4 if too_large else 1.02), 2)
+    max_norm = spread * round(norm / spread * (0.4 if too_large else 1.02), 2)
     inputs = [
         {
             "sizes": dict(sizes),

@@ -108,7 +108,11 @@ class Row(Column):
 
 @dataclass(frozen=True)
 class Attention:
-    """Self-attention whose heads are cut. Attributes as of a `Column`; each head has features / heads features."""
+    """Self-attention whose heads are cut. Attributes as of a `Column`; each head has features / heads features.
+
+    Attributes:
+        spread: of the inputs; the scores spread by its square, about.
+    """
 
     ranks: int
     features: int
@@ -117,6 +121,7 @@ class Attention:
     forward_only: bool = False
     strided: bool = False
     next_to: bool = False
+    spread: float = 1.0
 
     @property
     def in_features(self) -> int:
@@ -216,6 +221,8 @@ def cut_case(draw: Draw, plan: Plan) -> Case:
     inputs, arriving = (
         [draw.normal((*shape, size)) for shape in batches] for size in (plan.in_features, plan.out_features)
     )
+    if isinstance(plan, Attention):
+        inputs = [plan.spread * each for each in inputs]
     bias = draw.normal((plan.out_features,))
     given: list[dict[str, Any]] = []
     for rank in range(plan.ranks):
