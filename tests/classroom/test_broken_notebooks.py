@@ -21,11 +21,11 @@ from distlib.classroom.grader.check_message import split_message
 from distlib.classroom.grader.mistakes import cause_of
 from distlib.classroom.grader.source import Source, make_source
 from distlib.classroom.grader.submission import read_submission
-from distlib.classroom.my_course.last_check import keep_check
+from distlib.classroom.my_course.last_check import keep_check, read_check
 from distlib.classroom.register.term_dates import DUE_DATES, TermDates, text_of
 from distlib.classroom.self_check.check_saved import check_saved
 from distlib.classroom.self_check.results import FAILS, PASSES, FunctionRow, Result, Results, as_graded
-from distlib.classroom.self_check.validate import with_causes
+from distlib.classroom.self_check.validate import keep_result, with_causes, with_its_name
 from distlib.classroom.uploads.graded_with import GRADED_WITH
 from distlib.classroom.uploads.hand_in import Declined, hand_in_notebook
 from distlib.classroom.uploads.receipt import Receipt
@@ -366,6 +366,29 @@ def test_validate_says_what_the_text_shows_before_what_a_test_says(course: Stude
     assert said["raw_error"].endswith("\n\nno") and said["error"].endswith("\n\n<b>no</b>")
     assert "&#x27;:&#x27;" in said["error"] and as_it_was == failed[1]
     assert with_causes({"changed": []}, course.path) == {"changed": []}
+
+
+def test_what_the_button_validate_finds_is_kept_and_named(course: StudentsCourse) -> None:
+    course.path.write_text(json.dumps(course.notebook))
+
+    def cell(name: str) -> dict[str, str]:
+        return {"source": course.cell(name).source.strip(), "error": "no", "raw_error": "no"}
+
+    keep_result({"failed": [cell("first_visible")]}, course.path)
+    last, said = read_check(course.root, NAME)
+    assert said == "" and last.states == {"first": FAILS, "second": PASSES}
+    assert last.verdict("second", course.cell("second").source) == PASSES
+    keep_result({"changed": [cell("first_visible")]}, course.path)
+    assert read_check(course.root, NAME)[0] == last, "nothing was said of the functions"
+    (course.root / "solutions").mkdir()
+    keep_result({}, course.path)
+    assert read_check(course.root, NAME)[0].states["first"] == FAILS, "the same code has failed, perhaps a hidden test"
+    (course.root / "solutions").rmdir()
+    keep_result({}, course.path)
+    assert read_check(course.root, NAME)[0].states == {"first": PASSES, "second": PASSES}
+    named, other = with_its_name({"failed": [cell("first_visible"), cell("second_visible")]}, course.path)["failed"]
+    assert re.fullmatch(rf"{NAME}.ipynb, as it was saved at [\d:]+:\n\nno", named["error"]) and other["error"] == "no"
+    assert with_its_name({}, course.path) == {}
 
 
 def test_a_notebook_says_with_which_python_it_was_written(tmp_path: Path) -> None:

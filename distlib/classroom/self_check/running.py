@@ -21,6 +21,7 @@ from distlib.classroom.self_check.results import (
     row_of,
 )
 from distlib.classroom.self_check.table import Table
+from distlib.living_line import waiting
 from distlib.python_text import here, shown, why_not_python
 from distlib.worlds.call_site import site_of_traceback
 from distlib.worlds.diagnosis import source_excerpt
@@ -56,10 +57,11 @@ def check_exercise(name: str) -> Table:
     exercise = find_exercise(name)
     namespace = vars(sys.modules["__main__"])
     ran = ran_in_this_kernel()
-    rows = [
-        as_graded(_row(function, tests, namespace, ran), exercise.graded_with)
-        for function, tests in exercise.tests.items()
-    ]
+    with waiting(f"the tests of {exercise.name}"):
+        rows = [
+            as_graded(_row(function, tests, namespace, ran), exercise.graded_with)
+            for function, tests in exercise.tests.items()
+        ]
     remarks = [f"{each.advice} {judged(each, exercise.handed, ran)}" for each in exercise.several]
     return Table(finished(Results(exercise.name, _LOOKED_AT, rows, remarks, exercise.by_hand), exercise.path))
 

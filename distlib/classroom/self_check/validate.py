@@ -5,7 +5,8 @@
 
 nbgrader's own runs the notebook inside the server, which answers nobody meanwhile: after half a minute the page says
 that it has lost its connection. And a lesson has no tests: this one says so, at once. Above the words of a test that
-fails stands what the text of the function's cell shows: that it is not Python, and in which line.
+fails stands what the text of the function's cell shows: that it is not Python, and in which line. The result appears
+over whatever is open by then, so what fails names its notebook. What passes is kept, as of any other check.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import contextlib
 import html
 import json
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -34,9 +36,12 @@ from tornado import web
 import distlib
 from distlib.classroom.grader.check_message import function_of
 from distlib.classroom.grader.submission import read_submission
+from distlib.classroom.my_course.after_check import finished
+from distlib.classroom.my_course.last_check import read_check
+from distlib.classroom.self_check.results import FAILS, NOT_WRITTEN, PASSES, Result, Results, row_of
 from distlib.classroom.uploads.answers import ANSWERED, STUB, read_answers
 from distlib.classroom.uploads.graded_with import graded_with
-from distlib.classroom.uploads.recognize import functions_of
+from distlib.classroom.uploads.recognize import cell_of, functions_of
 from distlib.course_root import course_folder
 
 NO_TESTS = "This notebook has no tests: the button is for exercises. To run a lesson: Run > Run All Cells."
@@ -96,9 +101,52 @@ def validate(path: Path) -> dict[str, Any]:
         app.load_config_file()
         if zmq.has("curve"):
             app.config.KernelManager.transport_encryption = "auto"  # as JupyterLab's own kernels, see cli.lab
-        return {"success": True, "value": with_causes(Validator(config=app.config).validate(str(path)), path)}
+        said = Validator(config=app.config).validate(str(path))
+        answer = {"success": True, "value": with_its_name(with_causes(said, path), path)}
     except Exception as error:  # whatever it is, the student is to read it
-        return {"success": False, "value": f"{type(error).__name__}: {error}"}
+        return {"success": False, "value": f"{path.name}: {type(error).__name__}: {error}"}
+    with contextlib.suppress(Exception):  # the result is worth more than that it is kept
+        keep_result(said, path.resolve())
+    return answer
+
+
+def with_its_name(value: dict[str, Any], path: Path) -> dict[str, Any]:
+    """What nbgrader says, with the notebook's name above the first cell that fails: the page shows no other place."""
+    if not value.get("failed"):
+        return value
+    first, *others = value["failed"]
+    told = f"{path.name}, as it was saved at {time.strftime('%H:%M:%S', time.localtime(path.stat().st_mtime))}:\n\n"
+    named = {**first, "error": html.escape(told) + first["error"], "raw_error": told + first["raw_error"]}
+    return {**value, "failed": [named, *others]}
+
+
+def keep_result(value: dict[str, Any], path: Path) -> None:
+    """Keep which functions pass, if nbgrader has run the tests, and the notebook is the student's own copy.
+
+    Args:
+        value: what nbgrader says.
+        path: of the notebook.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    course = course_folder(path.parent)
+    if course is None or value.keys() - {"failed"}:
+        return
+    cells = read_submission(path).cells
+    names = {cell.source.strip(): function_of(cell.grade_id) or cell.grade_id for cell in cells if cell.grade_id}
+    failed = {names.get(each["source"], "") for each in value.get("failed", ())}
+    tested = {function_of(cell.grade_id) for cell in cells if cell.grade_id.endswith("_visible")}
+    last, rows = read_check(course, path.stem)[0], []
+    has_hidden = (course / "solutions").is_dir()  # tests that nbgrader has not run: what they have said stays
+    for answer in read_answers(cells, [each for each in functions_of(cells) if each in tested]):
+        cell = cell_of(cells, answer.function)
+        source = cell.source if cell and not answer.is_empty else ""
+        fails = answer.function in failed or (has_hidden and last.verdict(answer.function, source) == FAILS)
+        rows.append(
+            row_of(answer.function, Result((FAILS if fails else PASSES) if source else NOT_WRITTEN), None, source)
+        )
+    finished(Results(path.stem, "", rows, []), path)
 
 
 def with_causes(value: dict[str, Any], path: Path) -> dict[str, Any]:
