@@ -7,7 +7,7 @@
 #
 # > After this lesson you will be able to
 # >
-# > - say where the parameters of a sparse model are, and what travels to them,
+# > - say which parameters a token computes with, and what travels to them,
 # > - say what an uneven router costs, and what a capacity and a bias do about it,
 # > - compute attention over a sequence that is cut over the ranks,
 # > - choose between ring attention and Ulysses.
@@ -56,11 +56,11 @@ assert 134 < 671e9 * 16 / 80e9 < 135
 # ## A router picks the experts
 #
 # An MLP with eight times as many hidden features can store more, but every token then costs eight times as many
-# operations. A **mixture of experts** has eight small MLPs instead, the **experts**, and a **router**, which picks a
+# operations. A **mixture of experts** has many small MLPs instead, the **experts**, and a **router**, which picks a
 # few of them for each token.
 #
-# The router is a linear layer that gives each expert a score. A softmax turns the scores into weights. The token goes
-# to the $k$ experts with the largest weights, and their outputs are added up by weight:
+# The router is a linear layer that gives each expert a score. Here a softmax turns the scores into weights. The token
+# goes to the $k$ experts with the largest weights, and their outputs are added up by weight:
 
 # %%
 FEATURES, HIDDEN, K = 16, 32, 2
@@ -86,11 +86,11 @@ for token in range(3):
 # | one more expert, which every token goes to as well | 1 |
 # | parameters of an expert: three matrices of 7,168 × 2,048 | 44 million |
 #
-# The experts together have 656 billion of the 671 billion parameters. A sample of text has thousands of tokens. As
-# long as the router spreads them, all GPUs have work: the parameters that *your* token leaves out compute for other
-# tokens.
+# The experts together have 656 billion of the 671 billion parameters. A batch has thousands of tokens. As long as the
+# router spreads the tokens, all GPUs have work: while *your* token is with 9 experts, the other experts compute for
+# other tokens.
 #
-# **A sparse model has many parameters, and each token computes with few of them.**
+# **A mixture of experts is sparse: it has many parameters, and each token computes with few of them.**
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -104,15 +104,15 @@ assert len({expert for row in choices.tolist() for expert in row}) > K
 #
 # The experts of a single layer are 22.5 GB in two bytes per number, and there are 58 such layers, so the experts are
 # spread over the ranks. This is called **expert parallelism**, EP. The batch is cut as well, as in data parallelism. A
-# token is then on one rank, and its experts are on other ranks. Something has to travel:
+# token and its experts are then often on different ranks. Something has to travel:
 #
-# - either all experts of the layer are gathered on every rank, as ZeRO would do,
+# - either all experts of the layer are gathered on every rank, as FSDP would do,
 # - or each token, a row of 7,168 numbers, travels to the ranks of its 8 experts, and the results travel back.
 
 # %%
 guess_1 = predict(
     "One layer, 4,096 tokens per rank, forward. "
-    "How many times as many bytes are all experts as tokens and results?",
+    "How do the bytes of all experts compare with the bytes of tokens and results?",
     choices=["about as many", "about 3 times", "more than 20 times"],
 )
 
@@ -136,29 +136,29 @@ assert round(all_experts / 1e9, 1) == 22.5 and 23.5 < factor < 24.5
 assert 256 * 3 * hidden // (2 * 8) == 98_304
 
 # %% [markdown]
-# **In large models, tokens travel to the experts, because the experts are far more bytes.**
+# **The experts are usually far more bytes than the tokens, so the tokens travel to the experts.**
 #
 # <details><summary>Where this stops being true</summary>
 #
 # | if … | then … |
 # |---|---|
 # | a rank has more than 98,304 tokens, forward | in DeepSeek-V3, the experts are then fewer bytes |
-# | the model is as small as ours | the experts are about as many bytes as tokens and results |
-# | experts of a token share a node | the token has to enter the node only once: even fewer bytes |
+# | the model is as small as ours | experts and tokens are about equally many bytes |
+# | several experts of a token are on one node | the token can enter this node once: fewer bytes between nodes |
 #
 # </details>
 #
 # ## Who sends how many tokens to whom?
 #
-# In an **all-to-all**, each rank has a message for every other rank. The tokens take two of them:
+# In an **all-to-all**, each rank has a message for every other rank. The layer needs two all-to-alls:
 #
 # - the **dispatch** sends a row per token and chosen expert,
 # - the **combine** sends the results back the same way.
 #
-# How many rows go from rank 2 to rank 0? Nobody knows before the router has run. So a small all-to-all goes first, with
-# the counts.
+# How many rows go from rank 2 to rank 0? Nobody knows before the router has run. So in our layer a small all-to-all
+# goes first, with the counts.
 #
-# We have four ranks with two experts each, and 96 tokens per rank.
+# Our layer has four ranks with two experts each, and 96 tokens per rank.
 
 # %%
 guess_2 = predict(
@@ -221,7 +221,7 @@ for rank in range(4):
 # %% [markdown]
 # **Tokens take two all-to-alls: to their experts, and back.**
 #
-# In the backward pass, gradients take the same two ways.
+# In the backward pass, gradients take two all-to-alls as well.
 #
 # **Try it.** In the picture, the ranks have different tokens. How does it change if all ranks have the same 96 tokens?
 
@@ -295,8 +295,7 @@ assert 1.4 < all_to(lambda rank: 3 - rank) < 1.5 and all_to(lambda rank: rank) <
 # | if … | then … |
 # |---|---|
 # | a rank is slower than the others | it can be the last one without being the busiest |
-# | the links are slow | what travels sets the time |
-# | rank $r$ sends all its tokens to rank $3-r$ | all are equally busy, but no row stays at home: 1.4 times as long |
+# | rank $r$ sends all its tokens to rank $3-r$ | all are equally busy; our all-to-alls take longer: 1.4 times in all |
 #
 # </details>
 #
@@ -305,14 +304,15 @@ assert 1.4 < all_to(lambda rank: 3 - rank) < 1.5 and all_to(lambda rank: rank) <
 # %% tags=["folded"]
 # One way to do it
 worst = time_layer([4 * EVEN, 0, 0, 0])
-print(f"{worst.end / balanced.end:.1f} times as long: as if there were one rank")
+print(f"{worst.end / balanced.end:.1f} times as long: one rank does all the work")
 assert round(worst.end / balanced.end, 1) == 4.0
 
 # %% [markdown]
 # ## A capacity or a bias
 #
-# One remedy is a limit. An expert takes only as many rows from each rank as its **capacity**: a factor times the even
-# share, which is 1,024 rows here. The rows above it are **dropped**: the expert adds nothing to these tokens.
+# One remedy is a limit. Here an even share is 1,024 rows from each rank. An expert takes no more rows from a rank than
+# its **capacity**, a factor times the even share. The rows above it are **dropped**: the expert adds nothing to these
+# tokens.
 
 # %%
 guess_4 = predict(
@@ -335,11 +335,11 @@ assert abs(time_layer([EVEN, *UNEVEN[1:]]).end / balanced.end - 1) < 0.01
 assert 1 - (EVEN + 3 * EVEN // 2) / (4 * EVEN) == 0.375
 
 # %% [markdown]
-# The limit caps the time, and you pay with the rows above it.
+# The limit caps the time, and you pay with the dropped rows.
 #
-# The other remedy changes the router. DeepSeek-V3 adds a **bias** to each expert's weight, only to pick the experts:
-# the largest sums win. After each step, the bias of a busy expert falls a little, and the bias of a less busy expert
-# rises. The outputs are still added up by the weights without the bias.
+# Another remedy changes the router. To pick a token's experts, DeepSeek-V3 adds a **bias** to the weight that each
+# expert got: the largest sums win. After each step, the bias of a busy expert falls a little, and the bias of a less
+# busy expert rises. The outputs are still added up by the weights without the bias.
 
 
 # %%
@@ -387,11 +387,11 @@ curves(
 
 # %% tags=["folded"]
 # Checks of what is said below
-assert min(shares["without a bias"]) > 2.5 and max(shares["with a bias"][40:]) < 1.5
+assert min(shares["without a bias"]) > 2.5 and max(shares["with a bias"][20:]) < 1.5
 
 # %% [markdown]
-# In this run the busiest expert gets 2.8 times its share without a bias, and about 1.2 times with one. There is no
-# limit, so no token is dropped: some tokens go to an expert that is not their favorite.
+# In this run the busiest expert gets 2.8 times its share without a bias, and about 1.2 times with a bias after 20
+# steps. There is no limit, so no token is dropped, but some tokens go to experts with smaller weights.
 #
 # **A capacity drops the rows above it; a bias sends tokens to other experts.**
 #
@@ -421,21 +421,20 @@ assert sum(fast[40:]) > 1.4 * sum(shares["with a bias"][40:])
 # %% [markdown]
 # ## A sequence that is cut over the ranks
 #
-# Large models also read long texts. For 2²⁰ tokens, about a million, the queries, keys and values of one layer take 24
+# Large models read long texts. For 2²⁰ tokens, about a million, the queries, keys and values of one layer take 24
 # GiB, with 32 heads of 128 features in two bytes per number. Tensor parallelism cuts the heads, but every rank still
-# needs all positions. **Context parallelism** cuts the positions: each rank keeps its part of the sequence, outside of
-# attention at least.
+# needs all positions. **Context parallelism** cuts the positions: outside of attention, each rank has only its part of
+# the sequence.
 #
-# Norms, MLPs and experts without a capacity look at one position at a time, so they do not care where the other
-# positions are. Attention does, because a query $q$ needs the keys $k_j$ and the values $v_j$ of all positions that it
-# may see:
+# Norms, MLPs and experts without a capacity look at one position at a time. Attention does not, because a query $q$
+# needs the keys $k_j$ and the values $v_j$ of all positions that it may see:
 #
 # $$o = \frac{\sum_j e^{s_j} v_j}{\sum_j e^{s_j}} \qquad s_j = q \cdot k_j / \sqrt{d}$$
 #
 # Both sums can be made block by block. So in **ring attention** the blocks of keys and values go round the ring of
-# lesson 02. A rank starts with its own block. After each round it has another block, adds it to the sums of its own
-# queries if they may see it, and passes it on. In this run each position sees earlier positions only. The code below
-# has the whole sequence only to cut it, and to check the result.
+# lesson 02. A rank starts with its own block. In each round it passes its current block on and gets the next one. The
+# rank adds each block that its queries may see to their sums. In this run a position sees only itself and earlier
+# positions. The code below has the whole sequence only to cut it, and to check the result.
 
 # %%
 torch.manual_seed(0)
@@ -470,20 +469,20 @@ assert world.trace.bytes_sent == [2 * 3 * S] * 4
 # %% [markdown]
 # After three rounds every rank has seen the keys and values of all four, and has held at most three blocks at a time:
 # its own, the one in hand, and the one that arrives. The sums are rescaled whenever a larger score comes, so that
-# $e^{s}$ does not overflow: this is called **online softmax**. The result is exact but for rounding. You can
-# read it on one page, in `long_sequences/plain.py`.
+# $e^{s}$ does not overflow: this is called **online softmax**. The result is exact up to rounding. You can read the
+# code on one page, in `long_sequences/plain.py`.
 #
 # **In ring attention, queries stay, and keys and values travel from rank to rank.**
 #
 # ### Ring or Ulysses?
 #
 # **Ulysses** trades positions for heads. Before attention, an all-to-all gives each rank all positions of some heads.
-# After attention, a second all-to-all trades back. Of queries, keys, values and the output, which all have the same
-# size here, each rank keeps $1/N$ and sends the rest.
+# After attention, a second all-to-all trades back. Queries, keys, values and the output have the same size here. Each
+# rank keeps $1/N$ of them and sends the rest.
 
 # %%
 guess_5 = predict(
-    "Eight ranks, forward. How many times as many bytes does the ring send as Ulysses?",
+    "Eight ranks, forward. How many times the bytes of Ulysses does the ring send?",
     unit="times",
 )
 
@@ -508,20 +507,20 @@ assert (by_heads - everywhere).abs().max() < 1e-5
 #
 # | | ring | Ulysses |
 # |---|---|---|
-# | what travels | keys and values, to every rank | queries, keys, values and output, to one rank each |
+# | what travels | keys and values, to every rank | queries, keys, values and output, each number to one rank |
 # | bytes that a rank sends, forward | $2(N-1)\,S$ | $4\frac{N-1}{N}\,S$ |
-# | hidden behind computing | can be, with long blocks; not in the plain version | not in this form |
-# | number of ranks | any that divides the sequence | must divide the heads |
+# | hidden behind computing | possible with long blocks | not in our version |
+# | number of ranks | divides the sequence | divides the sequence and the heads |
 #
-# With more than two ranks Ulysses sends less, so it is the first choice as long as there are enough heads. The ring has
-# no such limit, and with long blocks its messages can hide.
+# If queries and keys have equally many heads, Ulysses sends less on three ranks or more. Choose the ring if there are
+# more ranks than heads, or if the blocks are so long that computing hides its messages.
 #
 # <details><summary>Where this stops being true</summary>
 #
 # | if … | then … |
 # |---|---|
-# | a position sees earlier positions only | the last rank of a ring computes most; a zigzag order (12d) balances it |
-# | g query heads share keys and values | the ring sends less than Ulysses if there are at most g ranks |
+# | a position sees earlier positions only | the last rank of a ring computes most; another order (12d) balances it |
+# | each key head serves $g$ query heads | on up to $g$ ranks, the ring sends less than Ulysses |
 # | a rank has room for all keys and values | it can gather them at once, as Llama 3 does, with the ring's bytes |
 #
 # </details>
@@ -571,22 +570,22 @@ assert max(off) < 1e-5
 # %% [markdown]
 # In a training program the rows also need gradients, which go back by the same all-to-alls. You rarely write them:
 # **Megatron-LM** places experts by `--expert-model-parallel-size`, and cuts sequences by `--context-parallel-size`.
-# **DeepSpeed** has a layer `MoE`, and Ulysses comes from there. DeepSeek-V3 was trained with its experts of a layer
-# over 64 GPUs, and without dropping a token.
+# **DeepSpeed** has a layer `MoE`, and Ulysses comes from there. When DeepSeek-V3 was trained, the experts of each layer
+# were spread over 64 GPUs, and no token was dropped.
 #
 # ## In short
 #
-# - A sparse model has many parameters, and each token computes with few of them.
-# - In large models, tokens travel to the experts, because the experts are far more bytes.
+# - A mixture of experts is sparse: it has many parameters, and each token computes with few of them.
+# - The experts are usually far more bytes than the tokens, so the tokens travel to the experts.
 # - In a layer of experts, all ranks wait for the busiest one.
 # - A capacity drops the rows above it; a bias sends tokens to other experts.
-# - In ring attention keys and values travel. Ulysses trades positions for heads, and sends less.
+# - In ring attention keys and values travel. Ulysses trades positions for heads, and usually sends less.
 #
 # ## Now you
 #
 # This lesson has no exercise of its own, so go on with [Environments](16_environments.ipynb). [Lesson
-# 12d](12d_long_and_sparse_closer.ipynb) is a side road: rings whose ranks have equal work, the length from which a ring
-# wins, and routers that learn. In [its
+# 12d](12d_long_and_sparse_closer.ipynb) is a side road: rings whose ranks have equal work, how long a sequence must be
+# before a ring wins, and routers that learn. In [its
 # exercise](../exercises/12d_long_and_sparse_closer/12d_long_and_sparse_closer.ipynb) you write ring attention and the
 # dispatch yourself.
 #
