@@ -91,6 +91,7 @@ def train(
 ) -> tuple[ServerLog | None, Spans]:
     """Rank 0 is the server. A worker returns when it computed."""
     parameters = list(digit_classifier(0).parameters())
+    # one server, so one shard: all parameters
     shards, workers = shard_parameters(parameters, 1), range(1, comm.world_size)
     if comm.rank == 0:
         mine = flatten(parameters, shards[0])
@@ -162,8 +163,9 @@ assert len(images) == 1536
 #
 # ## Nobody waits
 #
-# The server need not wait. An **asynchronous** server answers every pull at once, and applies each gradient when it
-# arrives. In our program only one argument changes: `bound=ASYNCHRONOUS`.
+# An **asynchronous** server answers every pull at once, and applies each gradient when it arrives. In our program only
+# `bound` changes, from 0 to infinity (`ASYNCHRONOUS`): the number of gradients that a worker may be ahead of the
+# slowest.
 
 # %%
 guess_1 = predict(
@@ -187,7 +189,7 @@ assert 3.1 < per_second(free[0]) / per_second(alone[0]) < 3.4
 assert free[0].waits == []
 
 # %% [markdown]
-# Three workers at full speed and one at a quarter make 3¼ times the gradients of one worker.
+# Three workers at full speed and one at a quarter make about 3¼ times the gradients of one worker.
 #
 # **Without waiting, a slow worker slows down only itself.**
 #
@@ -196,13 +198,13 @@ assert free[0].waits == []
 # | if … | then … |
 # |---|---|
 # | messages take long compared with a gradient | workers wait for the server ([07b](07b_parameter_server.ipynb)) |
-# | the server lets a worker be only a few gradients ahead | fast workers wait again |
+# | `bound` is only a few gradients | fast workers wait again |
 #
 # </details>
 #
 # ## Old gradients
 #
-# Nobody waits. So what is the price? We follow one gradient of worker 4:
+# What is the price? We follow one gradient of worker 4:
 
 # %%
 gradient_timeline(
@@ -220,10 +222,9 @@ early = [stale for (worker, clock), stale in found.items() if worker < 4 and clo
 assert 2 < statistics.mean(early) < 2.6
 
 # %% [markdown]
-# Worker 4 reads version 10 of the parameters, and computes a gradient for 40 ms. Meanwhile the other workers change the
-# parameters twelve times. The gradient says what would improve version 10, but the server applies it to version 22. The
-# number of updates in between is the **staleness** of the gradient, here 12. Versions that lasted only a moment have no
-# number in the picture.
+# Worker 4 reads version 10 of the parameters, whose box is too narrow for a number, and computes a gradient for 40 ms.
+# Meanwhile the other workers change the parameters twelve times. The gradient says what would improve version 10, but
+# the server applies it to version 22. The number of updates in between is the **staleness** of the gradient, here 12.
 #
 # If all four workers are fast, the mean staleness is about 3: while one worker computes, each of the three others
 # pushes once.
@@ -256,11 +257,12 @@ for slow in ({}, {4: 4.0}, {2: 3.0, 3: 0.5}, {4: 10.0}):
     assert 2.7 < mean_staleness(log) <= 3.0, slow
 
 # %% [markdown]
-# Take any one update. It uses up one gradient. At that moment each of the three other workers is at work on a gradient,
-# or on its way to the server, so at most three gradients become one update older. So a gradient that is used up is on
-# average at most 3 updates old, whether the workers are fast or slow.
+# Each update uses up one gradient and makes at most three others one update older: the gradients that the other workers
+# are computing or have sent. So the 100 gradients that 100 updates use up are together at most 300 updates old, 3 on
+# average, at any speeds.
 #
-# **With N asynchronous workers, a gradient is on average at most N − 1 updates old.**
+# **With N asynchronous workers, each pushing before it pulls again, a gradient is on average at most N − 1 updates
+# old.**
 #
 # **Try it.** Change the speeds in the loop above by up to ten times, such as `{2: 3.0, 3: 0.5}`. Can you move the mean
 # away from 3?
@@ -274,12 +276,12 @@ for slow in ({2: 3.0, 3: 0.5}, {1: 2.0, 2: 2.0, 3: 2.0}, {4: 10.0}):
 # %% [markdown]
 # ## What an old gradient costs
 #
-# With 16 equally fast workers a gradient is about 15 updates old. Does such a gradient still help? We let both modes
-# apply 640 gradients, at many learning rates. The server multiplies each gradient by 1/16 in both modes, so that 16
-# asynchronous updates of plain SGD move the model about as far as one synchronous step.
+# With 16 equally fast workers a gradient is about 15 updates old. We let both modes, waiting and not, apply 640
+# gradients, at many learning rates. The server multiplies each gradient by 1/16 in both modes, so that 16 asynchronous
+# updates of plain SGD move the model about as far as one synchronous step.
 #
-# We need each order of pushes only once, because it does not depend on the learning rate. So we run each mode once,
-# keep the server's log, and replay the log with other rates and other seeds.
+# The order of the pushes does not depend on the learning rate. So we run each mode once, keep the server's log, and
+# replay it with other rates and other seeds.
 
 # %%
 crowd = {
@@ -305,12 +307,12 @@ results = {
 
 # %% [markdown]
 # The highest rate at which training still works is its **ceiling**. Plain SGD has a ceiling of about 9, with waiting
-# and without. With momentum 0.9 a run that waits still works at a rate of 3.2.
+# and without. With momentum 0.9 a run that waits still works at a rate of 6.4.
 
 # %%
 guess_3 = predict(
     "With momentum 0.9 and without waiting, training works up to a rate of …",
-    choices=["about 3, as with waiting", "about 10", "less than 1"],
+    choices=["about 6, as with waiting", "about 10", "less than 1"],
 )
 
 # %%
@@ -332,7 +334,7 @@ middle = {
 for way in ("waiting, plain", "not waiting, plain"):
     assert middle[way][6.4] > 0.9 and middle[way][13.0] < 0.7, way
 assert middle["waiting, plain"][9.0] > 0.9 and middle["not waiting, plain"][9.0] > 0.8
-assert middle["waiting, momentum"][3.2] > 0.9
+assert middle["waiting, momentum"][6.4] > 0.8
 assert middle["not waiting, momentum"][0.4] > 0.9
 assert middle["not waiting, momentum"][0.8] < 0.85
 assert middle["not waiting, momentum"][1.6] < 0.4
@@ -351,7 +353,7 @@ assert statistics.median(of_uneven[1][13.0]) > 0.85
 # %% [markdown]
 # Momentum keeps moving in an old direction on purpose. A stale gradient does so by accident. Together they overshoot.
 #
-# **With momentum 0.9, old gradients lower the ceiling of the learning rate.** The workers are equally fast here.
+# **With momentum 0.9, old gradients lower the ceiling of the learning rate.**
 #
 # <details><summary>Where this stops being true</summary>
 #
@@ -360,7 +362,7 @@ assert statistics.median(of_uneven[1][13.0]) > 0.85
 # | plain SGD | the ceiling is about that of waiting; if half of the workers are slow, it is even higher |
 # | momentum 0.5, half of the workers slow | the ceiling does not fall |
 # | small rates | old gradients teach as much as new ones |
-# | each gradient counts 1, not 1/16 | read every rate in the picture as a sixteenth |
+# | each gradient counts 1, not 1/16 | divide every rate in the picture by 16 |
 #
 # [Lesson 07b](07b_parameter_server.ipynb) finds the ceiling by formula, and says why unequal ages raise it.
 #
@@ -368,8 +370,8 @@ assert statistics.median(of_uneven[1][13.0]) > 0.85
 #
 # ## Throw the late gradient away
 #
-# There is another cure, and it seems to have no price. Train in steps again, but let each step take the first three
-# gradients, and drop what comes later. This is training with one **backup worker**. No gradient is old, and nobody
+# There is another cure for a slow worker, and it seems to have no price. Train in steps again, but with one **backup
+# worker**: each step takes the first three of the four gradients, and drops the last. No gradient is old, and nobody
 # waits for the slow worker. We give each mode 1.2 seconds:
 
 # %%
@@ -396,7 +398,7 @@ for mode, log in logs.items():
 
 # %% [markdown]
 # The backup run is nearly as fast as the asynchronous run, and as good. Now we change one thing. So far every worker
-# had images of all digits. Real workers often have data of their own: a hospital, a phone, a language. So we sort the
+# had images of all digits. But workers may have data of their own, in hospitals or on phones. So we sort the
 # images before we deal them out, and worker 4, the slow one, gets all the 8s and 9s.
 
 # %%
@@ -476,12 +478,13 @@ print({digit: int((given == digit).sum()) for digit in range(10)})
 # %% [markdown]
 # ## No server at all
 #
-# In **gossip** every rank has its own model and a few neighbors. In each step a rank computes a gradient, sends its
+# In **gossip** every rank has its own model and some neighbors. In each step a rank computes a gradient, sends its
 # model to its neighbors, and replaces its model by a weighted mean of its own model and those that arrive. Then it
-# applies its gradient. There is no server, and no all-reduce.
+# applies its gradient.
 #
 # How fast does news travel in this way? We give rank 0 the number 16 and all others a 0, and let 16 ranks gossip for
-# two rounds. The 16 numbers keep their sum of 16, so when all ranks agree, each has 1.
+# two rounds. `metropolis_weights` and `static_exponential` choose weights that keep the sum of 16, so when
+# all ranks agree, each has 1.
 
 # %%
 GRAPHS = {
@@ -576,7 +579,7 @@ assert known["complete, sorted"] > 0.88 and known["ring, mixed"] > 0.88
 #
 # </details>
 #
-# And does gossip wait? A rank waits for its neighbors only. Let rank 0 be four times slower again, on the ring.
+# And does gossip wait? A rank waits for its neighbors only. Let rank 0 of the ring be four times slower.
 
 # %%
 guess_5 = predict(
@@ -589,7 +592,7 @@ guess_5 = predict(
 # %%
 def steps_in_time(comm: Communicator, steps: int) -> float:
     """When this rank is done."""
-    model = torch.zeros(2410)
+    model = torch.zeros(2410)  # our classifier's size
     for _ in range(steps):
         comm.sleep(10e-3)
         gossip_average(comm, model, GRAPHS["ring"])
@@ -610,13 +613,14 @@ assert 0.9 < done[8] / done[0] < 1
 assert abs((done[0] - done[8]) / 30e-3 - 8) < 1
 
 # %% [markdown]
-# Rank 1 waits for rank 0, rank 2 waits for rank 1, and so on around the ring. Rank 8 gets a few steps ahead of rank
-# 0, never more than eight, and then it waits, too. So a rank that is always slow slows down everybody. Delays that come
-# and go cost less than with an all-reduce, because delays of ranks far apart can overlap ([lesson
+# Rank 1 waits for rank 0, rank 2 waits for rank 1, and so on around the ring. Rank 8 gets a few steps ahead of rank 0,
+# never more than eight, and then waits, too. So in this gossip a rank that is always slow slows down everybody.
+# Delays that come and go cost less than with an all-reduce, because delays of ranks far apart can overlap ([lesson
 # 08](08_decentralized.ipynb)).
 #
-# **Try it.** Give each rank of the ring a third neighbor of your choice. After how many rounds does
-# `rounds_for(metropolis_weights(neighbors), 0.01)` say that 99 % of the way is done?
+# **Try it.** Pair up the ranks of the ring, to give each a third neighbor. If `neighbors` lists each rank's neighbors,
+# after how many rounds does `rounds_for(metropolis_weights(neighbors), 0.01)` say that 99 % of the disagreement is
+# gone?
 
 # %% tags=["folded"]
 # One way to do it
@@ -631,8 +635,8 @@ print(rounds_for(metropolis_weights(neighbors), 0.01), "rounds; the ring needs 8
 # | who | do they wait? | why |
 # |---|---|---|
 # | language models in one data center | in every step | GPUs are equal, links fast, and a run can be repeated |
-# | language models over slow links | every few hundred steps: DiLoCo, a local SGD | links are slow |
-# | reinforcement learning of language models | no: answers are from older weights (AReaL) | answers are long |
+# | language models over slow links | every few hundred steps (DiLoCo) | links are slow |
+# | reinforcement learning from a model's own answers | often not (AReaL) | short answers would wait for long ones |
 # | some recommenders | no: servers keep huge tables (Monolith) | a step touches few rows of a table |
 # | sensors, robots | for neighbors only: gossip | there is no center |
 #
@@ -642,8 +646,8 @@ print(rounds_for(metropolis_weights(neighbors), 0.01), "rounds; the ring needs 8
 #
 # ## In real frameworks
 #
-# `torch.distributed` has no parameter server, but its `recv` without a source takes a message from anyone and says who
-# sent it, over gloo and not over NCCL. An asynchronous server needs nothing more:
+# `torch.distributed` has no parameter server. But over gloo, not over NCCL, its `recv` without a source takes a message
+# from anyone and says who sent it. An asynchronous server needs nothing more:
 
 # %% tags=["folded"]
 # torch's messages on our ranks
@@ -705,7 +709,7 @@ assert torch.equal(theirs, ours)
 # ## In short
 #
 # - A synchronous step takes at least as long as its slowest worker.
-# - With N asynchronous workers, a gradient is on average at most N − 1 updates old.
+# - With N asynchronous workers, each pushing before it pulls again, a gradient is on average at most N − 1 updates old.
 # - With momentum 0.9, old gradients lower the ceiling of the learning rate.
 # - A worker whose gradients are always dropped teaches the model nothing.
 # - In gossip, the graph and its weights decide how fast the ranks agree.
