@@ -45,7 +45,12 @@ class Screen(Protocol):
 
 @contextmanager
 def waiting(
-    what: str, at_most: float | None = None, screen: Screen | None = None, after: float = AFTER
+    what: str,
+    at_most: float | None = None,
+    screen: Screen | None = None,
+    after: float = AFTER,
+    *,
+    is_printing: bool = False,
 ) -> Iterator[None]:
     """Show the line while the body runs.
 
@@ -54,8 +59,9 @@ def waiting(
         at_most: seconds after which the wait ends in any case; None if there is no such limit.
         screen: where to show it; by default found out.
         after: seconds after which it appears.
+        is_printing: whether what is waited for prints meanwhile. A terminal has no line then: both would mix.
     """
-    screen = screen or screen_here()
+    screen = screen or screen_here(is_printing=is_printing)
     if screen is None or not _one_at_a_time.acquire(blocking=False):
         yield
         return
@@ -105,12 +111,12 @@ def line(what: str, seconds: float, since: datetime, at_most: float | None, stop
     return (what if len(what) <= left else f"{what[: left - 1]}…") + rest
 
 
-def screen_here() -> Screen | None:
-    """Where this process can show a line: its notebook, its terminal; None for nowhere."""
+def screen_here(*, is_printing: bool = False) -> Screen | None:
+    """Where this process can show a line: its notebook, its terminal; None for nowhere. is_printing: see `waiting`."""
     if _in_notebook():
         return _NotebookCell()
     try:
-        return _Terminal() if sys.stderr.isatty() else None
+        return _Terminal() if sys.stderr.isatty() and not is_printing else None
     except (AttributeError, ValueError):  # there is no standard error, or it is closed
         return None
 

@@ -88,6 +88,7 @@ def test_in_a_pipe_there_is_none_and_on_a_terminal_a_line(monkeypatch: pytest.Mo
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("COLUMNS", "40")
+    assert screen_here(is_printing=True) is None
     screen = screen_here()
     assert screen is not None and (screen.stop, screen.room) == ("Ctrl-C", 39)
     screen.show("a bus")

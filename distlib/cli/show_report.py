@@ -12,6 +12,7 @@ from distlib.classroom.my_course.portfolio import MARK, REPORT, is_empty, portfo
 from distlib.cli.course_folder import NO_COURSE, find_course
 from distlib.cli.saying import say
 from distlib.cli.where_am_i import take_stock
+from distlib.living_line import waiting
 from distlib.whole_file import write_file
 
 
@@ -35,7 +36,8 @@ def write_report(options: argparse.Namespace) -> int:
 
 def _write(course: Path, own: OwnCourse, options: argparse.Namespace) -> int:
     target = (options.to or course / REPORT).absolute()
-    page = portfolio(course, own, options.name, datetime.now().date(), unfolded=options.unfolded)
+    with waiting("the pictures of your runs"):
+        page = portfolio(course, own, options.name, datetime.now().date(), unfolded=options.unfolded)
     try:
         if target.exists() and MARK.encode() not in target.read_bytes():
             say(f"{target} is there already and is not a report. Nothing was written.", sys.stderr)

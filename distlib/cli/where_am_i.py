@@ -11,6 +11,7 @@ from distlib.classroom.my_course.own_course import OwnCourse
 from distlib.classroom.my_course.progress_table import progress_text, write_page
 from distlib.cli.course_folder import NO_COURSE, find_course
 from distlib.cli.saying import say
+from distlib.living_line import waiting
 
 
 def show_progress() -> int:
@@ -32,7 +33,8 @@ def take_stock(course: Path) -> OwnCourse:
     Args:
         course: the course's folder.
     """
-    own, told = read_and_note(course)
+    with waiting("a look at your notebooks"):
+        own, told = read_and_note(course)
     if told:
         say(f"Remark: {told}", sys.stderr)
     write_page(course, own)

@@ -33,6 +33,7 @@ from distlib.frameworks.in_process import Start
 from distlib.frameworks.optional import FRAMEWORKS, QUIET, is_there, set_by_imports
 from distlib.frameworks.reports import Outcome, ProcessError
 from distlib.frameworks.temporary import temporary_folder
+from distlib.living_line import waiting
 from distlib.trace import CallSite
 from distlib.worlds import call_site, code_files
 from distlib.worlds.diagnosis import RunInterrupted
@@ -50,6 +51,7 @@ _OF_TORCH = (
     *("TORCH_DISTRIBUTED_DEBUG", "TORCH_FR_BUFFER_SIZE", "TORCHELASTIC_ERROR_FILE"),
 )
 _LATE = ("TF_CONFIG", "TMPDIR", *_OF_TORCH)  # what is not read before a framework is used
+_MOST_NAMED = 3  # processes, in the line that says what is waited for
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 
 
@@ -134,7 +136,9 @@ def run_processes(
     kills = {name: when if isinstance(when, tuple) else (name, when) for name, when in (kill or {}).items()}
     checking = not kills if check is None else check
     run = _Run(processes, seconds, list(until or processes), kills, checking, on_output or _printer(processes))
-    return run.outcomes([name for name in FRAMEWORKS if name in sys.modules] if imports is None else imports)
+    names = ", ".join(processes) if len(processes) <= _MOST_NAMED else f"{len(processes)} processes"
+    with waiting(f"{names} to end", seconds, is_printing=True):
+        return run.outcomes([name for name in FRAMEWORKS if name in sys.modules] if imports is None else imports)
 
 
 # ── a run ────────────────────────────────────────────────────────────────────────────────────────────────────────────

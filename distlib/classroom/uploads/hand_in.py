@@ -34,6 +34,7 @@ from distlib.classroom.uploads.unsaved import newer_checkpoint, ran_in_this_kern
 from distlib.classroom.uploads.upload_folder import UploadFolder
 from distlib.classroom.uploads.upload_names import full_name, upload_name
 from distlib.course_root import course_folder
+from distlib.living_line import waiting
 
 Ask = Callable[[str], str]
 Check = Callable[[str, Path], object]
@@ -96,7 +97,8 @@ def hand_in_notebook(
         HandInError: nothing was handed in. Declined: because the student said no.
     """
     start = (start or Path.cwd()).resolve()
-    known = known_notebooks(course_folder(start) or Path(distlib.__file__).parents[1])
+    with waiting("a look at the course's notebooks"):
+        known = known_notebooks(course_folder(start) or Path(distlib.__file__).parents[1])
     name = full_name(name, (other.name for other in known if other.is_exercise))
     path = _find(name, notebook, start)
     ran = ran_in_this_kernel() if ran is None else ran
