@@ -30,15 +30,12 @@ from distlib import (
     MessageMismatch,
     SimulatedWorld,
     World,
+    broadcast,
+    gather,
+    reduce,
+    scatter,
 )
-from distlib.collectives import broadcast, gather, reduce, scatter
-from distlib.draw import (
-    before_and_after,
-    play_timeline,
-    predict,
-    timeline,
-    who_waits,
-)
+from distlib.draw import before_and_after, play_timeline, predict, timeline, who_waits
 
 world = World(4)
 

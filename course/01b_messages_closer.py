@@ -31,9 +31,11 @@ from distlib import (
     MessageMismatch,
     SimulatedWorld,
     World,
+    broadcast,
+    gather,
+    scatter,
     torch_distributed,
 )
-from distlib.collectives import broadcast, gather, scatter
 from distlib.draw import predict, timeline
 
 world = World(4)

@@ -34,9 +34,11 @@ from distlib import (
     Trace,
     World,
     all_reduce,
+    reduce,
+    ring_all_reduce,
+    ring_reduce_scatter,
     torch_distributed,
 )
-from distlib.collectives import reduce, ring_all_reduce, ring_reduce_scatter
 from distlib.draw import (
     before_and_after,
     bytes_per_rank,
@@ -579,7 +581,7 @@ guess_5 = predict(
 # Ask the check of this lesson's exercise, which reads the messages as well as the sums.
 
 # %%
-from distlib.exercises.all_reduce.checks import check_ring_all_reduce
+from distlib.exercises import check_ring_all_reduce
 
 try:
     check_ring_all_reduce(is_it_a_ring, world_sizes=(4,), lengths=(8,))

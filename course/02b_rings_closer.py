@@ -35,11 +35,11 @@ from distlib import (
     Trace,
     World,
     all_reduce,
+    chunk_lengths,
+    ring_reduce_scatter,
     torch_distributed,
 )
-from distlib.collectives import ring_reduce_scatter
 from distlib.draw import bytes_per_rank, play_chunks, predict, sweep, watch_chunks
-from distlib.partition import chunk_lengths
 
 world = World(4)
 RANKS, LATENCY, BANDWIDTH = 64, 20e-6, 10e9  # 20 µs, 10 GB/s

@@ -26,12 +26,16 @@ from distlib import (
     SimulatedWorld,
     World,
     all_reduce,
+    all_reduce_seconds,
+    crossover_bytes,
+    halving_doubling_all_reduce,
     torch_distributed,
+    tree_all_reduce,
 )
-from distlib.collectives import halving_doubling_all_reduce, tree_all_reduce
 from distlib.draw import (
     bytes_per_rank,
     compare_costs,
+    format_seconds,
     play_chunks,
     predict,
     race,
@@ -39,8 +43,6 @@ from distlib.draw import (
     timeline,
     watch_chunks,
 )
-from distlib.draw.style import format_seconds
-from distlib.network import all_reduce_seconds, crossover_bytes
 
 KIB, MIB = 2**10, 2**20
 

@@ -30,21 +30,29 @@ from time import perf_counter
 import torch
 
 from distlib import (
+    ALL_REDUCES,
     Cluster,
     Communicator,
     Link,
     SimulatedWorld,
+    Trace,
     World,
     all_reduce,
+    all_reduce_seconds,
     calibrate,
     choose_all_reduce,
-)
-from distlib.collectives import (
+    compare,
+    crossover_bytes,
+    crossover_nodes,
     double_tree_all_reduce,
+    duration,
     grid_all_reduce,
     halving_doubling_all_reduce,
     hierarchical_all_reduce,
+    moves_up,
     ring_all_reduce,
+    traffic,
+    two_trees,
 )
 from distlib.draw import (
     explore_race,
@@ -54,17 +62,6 @@ from distlib.draw import (
     race,
     timeline,
 )
-from distlib.network import (
-    ALL_REDUCES,
-    all_reduce_seconds,
-    crossover_bytes,
-    crossover_nodes,
-    traffic,
-)
-from distlib.network.duration import grid_all_reduce as grid_seconds
-from distlib.network.two_trees import moves_up, two_trees
-from distlib.trace import Trace
-from distlib.worlds.calibration import compare
 
 # %% tags=["folded"]
 # Links, what the formulas say, and runs on simulated ranks, as in the lesson before
@@ -802,7 +799,7 @@ fastest = {}
 for nodes in range(2, 17):
     of_8 = Cluster(nodes, 8, NEAR, FAR)
     times = {name: seconds(name, of_8, 4 * MIB) for name in ("hierarchical", "grid")}
-    times["grid of nodes"] = grid_seconds(of_8, MIB, itemsize=4, columns=8)
+    times["grid of nodes"] = duration.grid_all_reduce(of_8, MIB, itemsize=4, columns=8)
     best = min(times, key=lambda name: times[name])  # among equals, the first of them
     fastest.setdefault(best, []).append(nodes)
     taken = [f"{name} {time * 1e6:.0f} µs" for name, time in times.items()]
@@ -817,7 +814,9 @@ assert fastest["hierarchical"] == [2, 4, 8, 15, 16]
 for nodes in (3, 13):
     world_of_nodes = SimulatedWorld(8 * nodes, Cluster(nodes, 8, NEAR, FAR))
     world_of_nodes.run(grid_of_nodes, MIB)
-    expected = grid_seconds(Cluster(nodes, 8, NEAR, FAR), MIB, itemsize=4, columns=8)
+    expected = duration.grid_all_reduce(
+        Cluster(nodes, 8, NEAR, FAR), MIB, itemsize=4, columns=8
+    )
     assert abs(world_of_nodes.elapsed / expected - 1) < 1e-9
 for power in range(1, 8):
     choice = choose_all_reduce(Cluster(2**power, 8, NEAR, FAR), MIB, 4)
@@ -828,7 +827,7 @@ for nodes, nbytes, wins in [
     (127, 64 * MIB, True),
 ]:
     of_8 = Cluster(nodes, 8, NEAR, FAR)
-    time = grid_seconds(of_8, nbytes // 4, itemsize=4, columns=8)
+    time = duration.grid_all_reduce(of_8, nbytes // 4, itemsize=4, columns=8)
     others = choose_all_reduce(of_8, nbytes // 4, 4).seconds
     assert (time < min(others.values())) == wins
 

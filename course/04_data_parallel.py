@@ -23,20 +23,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-import distlib.training.data_parallel as dp
 from distlib import (
     Cluster,
     Communicator,
     Link,
+    Message,
     SimulatedWorld,
+    Trace,
     World,
     all_reduce,
     torch_distributed,
 )
 from distlib.draw import predict, speed_up, timeline
-from distlib.trace import Message, Trace
-from distlib.training.datasets import digits
-from distlib.training.ddp.step_times import StepClock, StepTimes
+from distlib.training import StepClock, StepTimes, digits
+from distlib.training import data_parallel as dp
 
 world = World(4)
 train, _ = digits()

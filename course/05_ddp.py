@@ -46,17 +46,17 @@ from distlib.draw import (
     step_timeline,
     sweep,
 )
-from distlib.training.buckets import assign_buckets
-from distlib.training.datasets import digits
-from distlib.training.ddp import (
+from distlib.training import (
     VERSIONS,
     DistributedDataParallel,
+    PlainDDP,
     StepClock,
     StepTimes,
+    assign_buckets,
     average_per_parameter,
     copy_from_rank_0,
+    digits,
 )
-from distlib.training.ddp.plain import PlainDDP
 
 world = World(4)
 

@@ -46,17 +46,17 @@ from distlib import (
     torch_distributed,
 )
 from distlib.draw import predict, step_timeline
-from distlib.training.buckets import assign_buckets
-from distlib.training.data_parallel import data_parallel_step
-from distlib.training.datasets import digits
-from distlib.training.ddp import (
+from distlib.training import (
     DistributedDataParallel,
+    DistributedSampler,
     StepClock,
     StepTimes,
+    assign_buckets,
+    data_parallel_step,
+    digits,
     load_checkpoint,
     save_checkpoint,
 )
-from distlib.training.sampler import DistributedSampler
 
 # %% tags=["folded"]
 # The ranks, the digits, and the model
@@ -869,7 +869,7 @@ for compute, enough in ((0.185, False), (0.2, True)):
 
 # %% tags=["gpu"]
 # Needs a GPU; without one it shows what was recorded on a card
-from distlib.gpus import recordings
+from distlib import gpus
 
 
 def copy_ms(batch: torch.Tensor, non_blocking: bool) -> tuple[float, float]:
@@ -899,7 +899,7 @@ if torch.cuda.is_available():
     zeros = (on_gpu[-8:] == 0).float().mean()
     print(f"{zeros:.0%} of the last 8 images are the zeros that came later")
 else:
-    recordings.show("copies")
+    gpus.recordings.show("copies")
 
 # %% [markdown]
 # ## In real frameworks

@@ -35,15 +35,22 @@ from distlib import (
     all_reduce,
     torch_distributed,
 )
-from distlib.draw import compare_costs, heat_map, predict, step_timeline, sweep
-from distlib.draw.style import format_seconds
-from distlib.training.datasets import digits
-from distlib.training.ddp.step_times import Span, StepTimes
-from distlib.training.large_batch import (
-    Batch,
-    accumulate_gradients,
+from distlib.draw import (
+    compare_costs,
+    format_seconds,
+    heat_map,
+    predict,
+    step_timeline,
+    sweep,
 )
-from distlib.training.model_stack import ModelStack
+from distlib.training import (
+    Batch,
+    ModelStack,
+    Span,
+    StepTimes,
+    accumulate_gradients,
+    digits,
+)
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 

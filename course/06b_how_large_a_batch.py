@@ -30,9 +30,7 @@ from torch.nn.functional import cross_entropy
 
 from distlib import Communicator, SimulatedWorld, World, torch_distributed
 from distlib.draw import heat_map, predict, sweep
-from distlib.training.datasets import digits
-from distlib.training.large_batch import local_sgd_round, warmup_learning_rate
-from distlib.training.model_stack import ModelStack
+from distlib.training import ModelStack, digits, local_sgd_round, warmup_learning_rate
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 

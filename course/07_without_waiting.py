@@ -33,31 +33,28 @@ from distlib.draw import (
     predict,
     sweep,
 )
-from distlib.training.datasets import digits
-from distlib.training.gossip import decentralized_step, gossip_average
-from distlib.training.mixing import (
-    complete,
-    metropolis_weights,
-    ring,
-    rounds_for,
-    static_exponential,
-)
-from distlib.training.parameter_server import (
+from distlib.training import (
     ASYNCHRONOUS,
     SYNCHRONOUS,
     ParameterClient,
     ServerLog,
-    server_loop,
-    worker_loop,
-)
-from distlib.training.parameter_server.digit_trials import (
     answers_of,
+    decentralized_step,
     digit_classifier,
     digit_images,
+    digits,
+    flatten,
+    gossip_average,
     images_of_steps,
+    metropolis_weights,
+    mixing,
     replay_digits,
+    rounds_for,
+    server_loop,
+    shard_parameters,
+    static_exponential,
+    worker_loop,
 )
-from distlib.training.shards import flatten, shard_parameters
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 images, labels, test_images, test_labels = digit_images()
@@ -488,9 +485,9 @@ print({digit: int((given == digit).sum()) for digit in range(10)})
 
 # %%
 GRAPHS = {
-    "ring": metropolis_weights(ring(16)),
+    "ring": metropolis_weights(mixing.ring(16)),
     "exponential": static_exponential(16),  # to those 1, 2, 4 and 8 places further on
-    "complete": metropolis_weights(complete(16)),
+    "complete": metropolis_weights(mixing.complete(16)),
 }
 
 

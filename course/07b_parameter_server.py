@@ -41,8 +41,7 @@ from distlib import (
 )
 from distlib.draw import compare_costs, curves, histogram, predict, timeline
 from distlib.games import server_race
-from distlib.training.datasets import digits
-from distlib.training.parameter_server import (
+from distlib.training import (
     ASYNCHRONOUS,
     GRADIENT,
     PARAMETERS,
@@ -52,16 +51,16 @@ from distlib.training.parameter_server import (
     ParameterClient,
     ServerLog,
     Update,
+    answers_of,
+    digits,
+    flatten,
+    losses_of,
     replay,
+    replay_digits,
     server_loop,
+    shard_parameters,
     worker_loop,
 )
-from distlib.training.parameter_server.digit_trials import (
-    answers_of,
-    losses_of,
-    replay_digits,
-)
-from distlib.training.shards import flatten, shard_parameters
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 
@@ -1271,11 +1270,7 @@ assert traffic[16, "sync"] < traffic[0, "sync"]
 # The text: which row each place of it chooses, and which letter follows
 from pydoc_data.topics import topics
 
-from distlib.training.parameter_server import (
-    SparseClient,
-    key_ranges,
-    sparse_server_loop,
-)
+from distlib.training import SparseClient, key_ranges, sparse_server_loop
 
 words = "".join(
     sign if "a" <= sign <= "z" else " " for sign in " ".join(topics.values()).lower()
@@ -1514,7 +1509,7 @@ assert torch.equal(gradient.indices()[0], row_of[places].unique())
 # your own folder. Nothing sends that file. `distlib board`, in a terminal, shows what is in it.
 
 # %%
-from distlib.games.in_lessons import race
+from distlib.games import race
 
 # %% tags=["folded"]
 # Checks of the game

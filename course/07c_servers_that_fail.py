@@ -42,21 +42,22 @@ from distlib import (
     torch_distributed,
 )
 from distlib.draw import compare_costs, predict
-from distlib.training.datasets import digits
-from distlib.training.parameter_server import (
+from distlib.training import (
     ASYNCHRONOUS,
     GRADIENT,
     SYNCHRONOUS,
     ParameterClient,
     ServerLog,
+    digits,
+    flatten,
     keep_in_file,
     keep_on_replica,
     read_checkpoint,
     replica_loop,
     server_loop,
+    shard_parameters,
     worker_loop,
 )
-from distlib.training.shards import flatten, shard_parameters
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 

@@ -26,35 +26,23 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from distlib import (
-    Cluster,
-    Communicator,
-    Link,
-    SimulatedWorld,
-    World,
-    all_reduce,
-)
+from distlib import Cluster, Communicator, Link, SimulatedWorld, World, all_reduce
 from distlib.draw import curves, predict, sweep, timeline
-from distlib.training.datasets import digits
-from distlib.training.gossip import (
+from distlib.training import (
+    ModelStack,
     consensus_error,
-    decentralized_step,
-    gossip_average,
-    push_sum,
-)
-from distlib.training.mixing import (
-    complete,
     contraction,
+    decentralized_step,
+    digits,
+    gossip_average,
     metropolis_weights,
+    mixing,
     one_peer_exponential,
+    push_sum,
     push_weights,
-    ring,
     rounds_for,
-    star,
     static_exponential,
-    torus,
 )
-from distlib.training.model_stack import ModelStack
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 world = World(4)
@@ -84,7 +72,7 @@ def rumor(comm: Communicator, matrix: torch.Tensor, rounds: int) -> float:
     return number.item()
 
 
-ring_of_8 = metropolis_weights(ring(8))
+ring_of_8 = metropolis_weights(mixing.ring(8))
 eight = SimulatedWorld(8)
 heard = {}
 print("rounds   rank 0     1     2     3     4     5     6     7    mean")
@@ -172,7 +160,7 @@ assert took["gossip"] < took["auto"] < 1.1 * took["gossip"] < 0.6 * took["ring"]
 # neighbors" makes every row add up to 1. The columns don't.
 
 # %%
-NINE = star(9)
+NINE = mixing.star(9)
 naive = torch.zeros(9, 9, dtype=torch.float64)
 for rank, others in enumerate(NINE):
     naive[rank, [rank, *others]] = 1 / (1 + len(others))
@@ -220,7 +208,7 @@ assert torch.allclose(
 # weight below 0, a graph in two parts, a row that is too large. One that goes wrong gets past it: two ranks that swap.
 
 # %%
-from distlib.training.mixing import check_mixing_matrix
+from distlib.training import check_mixing_matrix
 
 try:
     check_mixing_matrix(naive)
@@ -230,7 +218,9 @@ except ValueError as error:
 # %% tags=["folded"]
 # One way to do it
 # Two rings that do not know each other
-two_rings = torch.block_diag(metropolis_weights(ring(4)), metropolis_weights(ring(4)))
+two_rings = torch.block_diag(
+    metropolis_weights(mixing.ring(4)), metropolis_weights(mixing.ring(4))
+)
 try:
     check_mixing_matrix(two_rings)
 except ValueError as error:
@@ -267,14 +257,16 @@ guess_3 = predict(
 print("ranks   ring    static exponential   one-peer exponential, log2 n rounds")
 rho = {}
 for ranks in (8, 16, 32):
-    rho["ring", ranks] = contraction(metropolis_weights(ring(ranks)))
+    rho["ring", ranks] = contraction(metropolis_weights(mixing.ring(ranks)))
     rho["static", ranks] = contraction(static_exponential(ranks))
     rho["one-peer", ranks] = contraction(*one_peer_exponential(ranks))
     print(
         f"{ranks:5}   {rho['ring', ranks]:.3f}   {rho['static', ranks]:18.3f}   "
         f"{rho['one-peer', ranks]:35.3f}"
     )
-times = rounds_for(metropolis_weights(ring(32)), 0.01) / rounds_for(ring_of_8, 0.01)
+times = rounds_for(metropolis_weights(mixing.ring(32)), 0.01) / rounds_for(
+    ring_of_8, 0.01
+)
 print(guess_3.compare(times))
 
 # %% tags=["folded"]
@@ -299,8 +291,8 @@ assert 15 < times < 18
 # %%
 RANKS = 16
 GRAPHS = {
-    "ring": metropolis_weights(ring(RANKS)),
-    "torus 2 × 8": metropolis_weights(torus(2, 8)),
+    "ring": metropolis_weights(mixing.ring(RANKS)),
+    "torus 2 × 8": metropolis_weights(mixing.torus(2, 8)),
     "static exponential": static_exponential(RANKS),
 }
 ROUNDS = range(1, 33)
@@ -368,8 +360,8 @@ for seed in range(3):  # per round, in the second half, the ring shrinks by near
 
 # %%
 LARGE = {
-    "ring": metropolis_weights(ring(64)),
-    "torus 8 × 8": metropolis_weights(torus(8, 8)),
+    "ring": metropolis_weights(mixing.ring(64)),
+    "torus 8 × 8": metropolis_weights(mixing.torus(8, 8)),
     "static exponential": static_exponential(64),
 }
 print("graph, 64 ranks        rounds   tensors in a round   tensors sent by a rank")
@@ -504,8 +496,11 @@ def vectors(stack: ModelStack, ranks: int) -> torch.Tensor:
 
 # %%
 Matrices = Sequence[torch.Tensor]
-MEAN = [metropolis_weights(complete(RANKS))]
-RING, ALONE = metropolis_weights(ring(RANKS)), torch.eye(RANKS, dtype=torch.float64)
+MEAN = [metropolis_weights(mixing.complete(RANKS))]
+RING, ALONE = (
+    metropolis_weights(mixing.ring(RANKS)),
+    torch.eye(RANKS, dtype=torch.float64),
+)
 WAYS: dict[str, Matrices] = {
     "all-reduce": MEAN,
     "static exponential": [static_exponential(RANKS)],
@@ -766,7 +761,7 @@ places = torch.tensor([5 * i % 16 for i in range(16)])
 moved = RING[places][:, places]
 CONTROLS: dict[str, tuple[Matrices, int]] = {
     "ring, other places": ([moved], STEPS),
-    "torus 4 × 4": ([metropolis_weights(torus(4, 4))], STEPS),
+    "torus 4 × 4": ([metropolis_weights(mixing.torus(4, 4))], STEPS),
     "static, every 4th step": ([static_exponential(RANKS), *[ALONE] * 3], STEPS),
     "ring, 240 steps": ([RING], 240),
 }
@@ -781,7 +776,7 @@ for name, share in control.items():
 # Checks of the numbers above
 assert abs(contraction(moved) - contraction(RING)) < 1e-9
 assert set(moved[0].nonzero().flatten().tolist()) == {0, 3, 13}
-four_by_four = metropolis_weights(torus(4, 4))
+four_by_four = metropolis_weights(mixing.torus(4, 4))
 assert abs(contraction(four_by_four) - contraction(static_exponential(RANKS))) < 1e-9
 assert control["ring, other places"] > 1.7 * control["ring"]
 assert control["torus 4 × 4"] < control["static exponential"] - 0.03
@@ -1641,7 +1636,7 @@ import torch.distributed as dist
 
 from distlib import torch_distributed
 
-four = metropolis_weights(ring(4))
+four = metropolis_weights(mixing.ring(4))
 
 
 def both_rounds(comm: Communicator) -> tuple[torch.Tensor, torch.Tensor]:

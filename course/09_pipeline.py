@@ -40,25 +40,25 @@ from distlib.draw import (
     predict,
     stages_on_ranks,
 )
-from distlib.games.in_lessons import fill
-from distlib.training.datasets import digits
-from distlib.training.pipeline import Pipeline, StepRecord, stages_of
-from distlib.training.schedules import (
+from distlib.games import fill, puzzle
+from distlib.training import (
     Costs,
+    Pipeline,
     Schedule,
     ScheduleError,
+    StepRecord,
     Timing,
     check_schedule,
+    digits,
     gpipe,
     interleaved_1f1b,
     most_live,
     naive,
     one_forward_one_backward,
     parse_schedule,
-    puzzle,
+    stages_of,
     time_schedule,
 )
-from distlib.training.schedules.puzzle import Attempt, Grid, level_of, score_card
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 
@@ -700,12 +700,12 @@ assert apart > 0.1
 
 # %% tags=["folded"]
 # The game
-tried: list[Attempt] = []
+tried: list[puzzle.Attempt] = []
 
 
-def attempt(number: int, grid: Grid) -> Picture | None:
+def attempt(number: int, grid: puzzle.Grid) -> Picture | None:
     """Check, time and draw a grid. What is wrong with it is printed."""
-    print(level_of(number))
+    print(puzzle.level_of(number))
     try:
         tried.append(fill(number, grid))
     except ScheduleError as error:
@@ -748,7 +748,7 @@ attempt(3, [[f"{kind}{i}" for i in range(4) for kind in "FB"] for rank in range(
 attempt(4, [[f"{kind}{i}" for i in range(8) for kind in "FB"] for rank in range(4)])
 
 # %%
-print(score_card(tried))
+print(puzzle.score_card(tried))
 
 # %% tags=["folded"]
 # One way to do it

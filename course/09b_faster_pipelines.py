@@ -44,26 +44,27 @@ from distlib.draw import (
     predict,
     stages_on_ranks,
 )
-from distlib.games.in_lessons import fill
-from distlib.training.datasets import digits
-from distlib.training.pipeline import Pipeline, StepRecord, measure_costs, stages_of
-from distlib.training.schedules import (
+from distlib.games import fill, puzzle
+from distlib.training import (
     Costs,
+    Pipeline,
     Schedule,
     ScheduleError,
+    StepRecord,
     Timing,
+    digits,
+    execution_order,
     gpipe,
     interleaved_1f1b,
+    measure_costs,
     most_live,
     naive,
     one_forward_one_backward,
-    puzzle,
+    stages_of,
     time_schedule,
     zero_bubble,
     zero_bubble_v,
 )
-from distlib.training.schedules.execution import execution_order
-from distlib.training.schedules.puzzle import Attempt, Grid, level_of, score_card
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 
@@ -929,12 +930,12 @@ assert f"{small / 1e9:.0f}" == "8" and timings["1F1B"].seconds / 24 - 1 == 3 / 8
 
 # %% tags=["folded"]
 # The game
-tried: list[Attempt] = []
+tried: list[puzzle.Attempt] = []
 
 
-def attempt(number: int, grid: Grid) -> Picture | None:
+def attempt(number: int, grid: puzzle.Grid) -> Picture | None:
     """Check, time and draw a grid. What is wrong with it is printed."""
-    print(level_of(number))
+    print(puzzle.level_of(number))
     try:
         tried.append(fill(number, grid))
     except ScheduleError as error:
@@ -954,7 +955,7 @@ attempt(6, [[f"{kind}{i}" for i in range(8) for kind in "FB"] for rank in range(
 attempt(7, [[f"{kind}{i}" for i in range(8) for kind in "FIW"] for rank in range(4)])
 
 # %%
-print(score_card(tried))
+print(puzzle.score_card(tried))
 
 # %% tags=["folded"]
 # One way to do it

@@ -31,10 +31,13 @@ from distlib import (
     Communicator,
     Link,
     SimulatedWorld,
+    Trace,
     World,
     all_gather,
     all_reduce,
+    duration,
     torch_distributed,
+    traffic,
 )
 from distlib.draw import (
     HeldPieces,
@@ -44,11 +47,8 @@ from distlib.draw import (
     predict,
     step_timeline,
 )
-from distlib.network import duration, traffic
-from distlib.trace import Trace
+from distlib.training import Span, StepTimes, digits
 from distlib.training import tensor_parallel as tp
-from distlib.training.datasets import digits
-from distlib.training.ddp import Span, StepTimes
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 DOUBLE = torch.float64

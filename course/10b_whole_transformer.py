@@ -28,15 +28,20 @@ from distlib import (
     Link,
     RankError,
     SimulatedWorld,
+    Trace,
     World,
+    duration,
     torch_distributed,
+    traffic,
 )
 from distlib.draw import curves, memory_parts, predict
-from distlib.network import duration, traffic
-from distlib.trace import Trace
+from distlib.training import (
+    ActivationMeter,
+    Costs,
+    one_forward_one_backward,
+    time_schedule,
+)
 from distlib.training import tensor_parallel as tp
-from distlib.training.pipeline.activations import ActivationMeter
-from distlib.training.schedules import Costs, one_forward_one_backward, time_schedule
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 DOUBLE = torch.float64

@@ -35,18 +35,17 @@ from distlib import (
     Link,
     RankError,
     SimulatedWorld,
+    Trace,
     World,
     all_gather,
     all_reduce,
     broadcast,
+    duration,
     torch_distributed,
 )
 from distlib.draw import predict
-from distlib.network import duration
-from distlib.trace import Trace
+from distlib.training import Span, StepTimes, digits
 from distlib.training import tensor_parallel as tp
-from distlib.training.datasets import digits
-from distlib.training.ddp import Span, StepTimes
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 DOUBLE = torch.float64

@@ -47,9 +47,7 @@ from distlib.draw import (
     sweep,
     unit_lanes,
 )
-from distlib.training import zero
-from distlib.training.datasets import digits
-from distlib.training.ddp import DistributedDataParallel, Span, StepTimes
+from distlib.training import DistributedDataParallel, Span, StepTimes, digits, zero
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 DOUBLE = torch.float64
@@ -920,11 +918,9 @@ assert by_ranks[8]["stage 3"] < 0.55 * by_ranks[4]["stage 3"]
 # swings are kept in `work/my_games.json`, and only there.
 
 # %%
-from distlib.games.in_lessons import swing
-from distlib.training.zero import memory_golf
-from distlib.training.zero.memory_golf import HOLES, score_card
+from distlib.games import memory_golf, swing
 
-for hole in HOLES:
+for hole in memory_golf.HOLES:
     print(hole)
 
 # %%
@@ -943,15 +939,15 @@ memory_over_time(
 # %%
 swings.append(swing(2, stage=3, checkpointed=16))  # change this, again and again
 print(swings[-1])
-print(score_card(swings))
+print(memory_golf.score_card(swings))
 
 # %% tags=["folded"]
 # One way to do it
-for hole in HOLES:
+for hole in memory_golf.HOLES:
     swings.append(memory_golf.swing(hole.number, **vars(hole.par)))
     print(f"{hole.number}: {hole.par}")
-print(score_card(swings))
-assert score_card(swings).endswith("50 points; par is 50")
+print(memory_golf.score_card(swings))
+assert memory_golf.score_card(swings).endswith("50 points; par is 50")
 
 # %% [markdown]
 # ## In real frameworks

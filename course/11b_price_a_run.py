@@ -27,13 +27,13 @@ from distlib import (
     Communicator,
     Link,
     SimulatedWorld,
+    Trace,
     World,
     charge_computing,
     torch_distributed,
 )
 from distlib.draw import curves, predict, step_timeline
-from distlib.trace import Trace
-from distlib.training.ddp import Span, StepTimes
+from distlib.training import Span, StepTimes
 
 # %% [markdown]
 # ## A model without memory

@@ -47,9 +47,7 @@ from distlib import (
     torch_distributed,
 )
 from distlib.draw import memory_over_time, predict
-from distlib.training import zero
-from distlib.training.datasets import digits
-from distlib.training.ddp import DistributedDataParallel
+from distlib.training import DistributedDataParallel, digits, zero
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 

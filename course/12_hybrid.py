@@ -46,13 +46,19 @@ from distlib.draw import (
     step_timeline,
     sweep,
 )
+from distlib.training import (
+    HybridTrainer,
+    Mesh,
+    SmallTransformer,
+    Span,
+    StepTimes,
+    one_forward_one_backward,
+    plain_layers,
+    plain_state,
+    stages_of,
+    vocabulary_parallel_cross_entropy,
+)
 from distlib.training import mesh as meshes
-from distlib.training.ddp.step_times import Span, StepTimes
-from distlib.training.mesh import HybridTrainer, Mesh, SmallTransformer
-from distlib.training.mesh.plain_transformer import plain_layers, plain_state
-from distlib.training.pipeline import stages_of
-from distlib.training.schedules import one_forward_one_backward
-from distlib.training.tensor_parallel import vocabulary_parallel_cross_entropy
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 DOUBLE = torch.float64
@@ -656,7 +662,7 @@ assert halved[1024] < halved[256]
 
 # %% tags=["folded"]
 # The best layout of some sizes, and a line for each
-from distlib.training.strategy import StepPrediction, StrategyChoice
+from distlib.training import StepPrediction, StrategyChoice
 
 
 def best(choice: StrategyChoice, sizes: tuple[int, int, int]) -> StepPrediction:
@@ -693,7 +699,7 @@ guess_6 = predict(
 )
 
 # %%
-from distlib.training.strategy import Device, TransformerShape, choose_strategy
+from distlib.training import Device, TransformerShape, choose_strategy
 
 MODEL_7B = TransformerShape(
     layers=32, features=4096, hidden=16_384, heads=32, vocabulary=51_200, sequence=2048
@@ -766,13 +772,13 @@ assert (few.layout.dp, few.layout.pp, few.layout.tp) == (8, 1, 8)
 # gives 10 points. Your best layouts are kept in `work/my_games.json`, and only there.
 
 # %%
-from distlib.games.in_lessons import lay_out, play_cluster
+from distlib.games import lay_out, play_cluster
 
 play_cluster(2)
 
 # %% tags=["folded"]
 # The same game in code
-from distlib.training.strategy.cluster_game import score_card
+from distlib.games import cluster_game
 
 attempts = [
     lay_out(1, tp=4),
@@ -781,7 +787,7 @@ attempts = [
     lay_out(4, tp=8, recompute="full"),
     lay_out(5, dp=2, tp=2),
 ]
-print(score_card(attempts))
+print(cluster_game.score_card(attempts))
 
 # %% [markdown]
 # ## In real frameworks

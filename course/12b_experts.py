@@ -43,10 +43,12 @@ from distlib.draw import (
     timeline,
     token_routes,
 )
-from distlib.training.experts import play_experts
-from distlib.training.experts.plain import PlainMixture
-from distlib.training.long_sequences import ulysses_attention
-from distlib.training.long_sequences.plain import plain_ring_attention
+from distlib.training import (
+    PlainMixture,
+    plain_ring_attention,
+    play_experts,
+    ulysses_attention,
+)
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 torch.manual_seed(1)

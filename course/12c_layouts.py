@@ -37,12 +37,17 @@ from distlib import (
     torch_distributed,
 )
 from distlib.draw import compare_costs, predict
+from distlib.training import (
+    HybridTrainer,
+    Mesh,
+    SmallTransformer,
+    one_forward_one_backward,
+    plain_layers,
+    plain_state,
+    stages_of,
+    vocabulary_parallel_cross_entropy,
+)
 from distlib.training import mesh as meshes
-from distlib.training.mesh import HybridTrainer, Mesh, SmallTransformer
-from distlib.training.mesh.plain_transformer import plain_layers, plain_state
-from distlib.training.pipeline import stages_of
-from distlib.training.schedules import one_forward_one_backward
-from distlib.training.tensor_parallel import vocabulary_parallel_cross_entropy
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 DOUBLE = torch.float64
@@ -501,7 +506,7 @@ assert halved[512] < halved[256]
 # this:
 
 # %%
-from distlib.training.strategy import Device, TransformerShape, choose_strategy
+from distlib.training import Device, TransformerShape, choose_strategy
 
 BILLIONS = TransformerShape(
     layers=32, features=4096, hidden=16_384, heads=32, vocabulary=51_200, sequence=2048
@@ -553,12 +558,7 @@ guess_4 = predict(
 )
 
 # %%
-from distlib.training.strategy import (
-    ParallelLayout,
-    all_layouts,
-    predict_step,
-    simulate_step,
-)
+from distlib.training import ParallelLayout, all_layouts, predict_step, simulate_step
 
 little = TransformerShape(4, 256, 1024, 4, 1000, 128)
 device = Device(10e12, 80e9, overhead=10e-6)
@@ -763,7 +763,7 @@ assert equal.best.seconds > 1.05 * table["fast cluster"].best.seconds  # of 512!
 # assumed.
 
 # %%
-from distlib.training.strategy.published_runs import LLAMA, MEGATRON, PublishedRun
+from distlib.training import LLAMA, MEGATRON, PublishedRun
 
 
 def measured(run: PublishedRun) -> float:
@@ -880,7 +880,7 @@ assert choice.best.seconds > theirs.seconds
 
 # %% tags=["folded"]
 # One way to do it
-from distlib.training.strategy import cluster_game
+from distlib.games import cluster_game
 
 uneven = cluster_game.lay_out(5, pp=2, tp=2, microbatches=16, layers=(6, 3))
 print(uneven)

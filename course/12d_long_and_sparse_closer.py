@@ -33,17 +33,12 @@ from distlib import (
     World,
     all_reduce,
     torch_distributed,
+    traffic,
 )
-from distlib.draw import (
-    bytes_per_rank,
-    predict,
-    sweep,
-    timeline,
-)
-from distlib.network import traffic
+from distlib.draw import bytes_per_rank, predict, sweep, timeline
+from distlib.training import digits
 from distlib.training import experts as moe
 from distlib.training import long_sequences as ls
-from distlib.training.datasets import digits
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 DOUBLE = torch.float64

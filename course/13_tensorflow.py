@@ -23,8 +23,7 @@ os.environ |= {
     "TF_ENABLE_ONEDNN_OPTS": "0",
 }  # no log lines
 
-from distlib.frameworks import fetch, prepare_processes, require
-from distlib.frameworks.tensorflow_ring_log import LOGGED
+from distlib.frameworks import LOGGED, fetch, prepare_processes, require
 
 fetch("tensorflow")  # some minutes, the first time
 
@@ -48,31 +47,28 @@ import numpy as np
 import torch
 from IPython.display import Markdown
 
-from distlib import Communicator, World, all_reduce
+from distlib import Communicator, World, all_reduce, traffic
 from distlib.draw import bytes_per_rank, curves, predict
 from distlib.frameworks import (
-    Process,
-    addresses,
-    parse_tf_config,
-    replica_batch,
-    run_processes,
-)
-from distlib.frameworks import tensorflow_cluster as tf_cluster
-from distlib.frameworks.tensorflow_classifier import (
+    ADDS,
     Classifier,
+    Process,
     Weights,
+    addresses,
+    all_reduces,
+    as_trace,
+    copies,
     flat,
     furthest,
-    times_too_large,
-)
-from distlib.frameworks.tensorflow_graphs import (
-    all_reduces,
-    copies,
+    parse_tf_config,
     reductions,
+    replica_batch,
+    ring_messages,
+    run_processes,
+    times_too_large,
     variable_devices,
 )
-from distlib.frameworks.tensorflow_ring_log import ADDS, as_trace, ring_messages
-from distlib.network import traffic
+from distlib.frameworks import tensorflow_cluster as tf_cluster
 
 DEVICES = [f"CPU:{number}" for number in range(4)]
 print([device.name for device in tf.config.list_logical_devices("CPU")])

@@ -21,8 +21,7 @@ os.environ |= {
     "TF_ENABLE_ONEDNN_OPTS": "0",
 }  # no log lines
 
-from distlib.frameworks import fetch, prepare_processes, require
-from distlib.frameworks.tensorflow_ring_log import LOGGED
+from distlib.frameworks import LOGGED, fetch, prepare_processes, require
 
 fetch("tensorflow")  # some minutes, the first time
 
@@ -48,10 +47,16 @@ from IPython.display import Markdown
 
 from distlib import Communicator, PeerLost, World
 from distlib.draw import predict
-from distlib.frameworks import Process, addresses, run_processes
+from distlib.frameworks import (
+    Classifier,
+    Process,
+    Weights,
+    addresses,
+    furthest,
+    run_processes,
+    task_environment,
+)
 from distlib.frameworks import tensorflow_cluster as tf_cluster
-from distlib.frameworks.tensorflow_classifier import Classifier, Weights, furthest
-from distlib.frameworks.tensorflow_cluster import task_environment
 
 data = Classifier.of_digits()
 RATE, SIZE = 0.4, data.nbytes

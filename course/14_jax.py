@@ -34,18 +34,17 @@ from jax import lax, shard_map
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from distlib import Communicator, World, all_reduce
+from distlib import Communicator, World, all_reduce, traffic
 from distlib.draw import compare_costs, placements, predict
-from distlib.frameworks import shard_shape
-from distlib.frameworks.jax_collectives import (
+from distlib.frameworks import (
     Collective,
     bytes_sent,
     collectives,
     counted,
+    ring_all_reduce,
+    shard_shape,
 )
-from distlib.frameworks.jax_ring import ring_all_reduce
-from distlib.network import traffic
-from distlib.training.datasets import digits
+from distlib.training import digits
 
 print(jax.devices())
 assert len(jax.devices()) == 8

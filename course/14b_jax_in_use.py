@@ -40,7 +40,7 @@ from jax.sharding import PartitionSpec as P
 from distlib import Communicator, World
 from distlib.draw import compare_costs, predict
 from distlib.frameworks import Process, addresses, run_processes
-from distlib.training.datasets import digits
+from distlib.training import digits
 
 Params = Mapping[str, Any]
 RATE, BATCH = 0.5, 256

@@ -30,28 +30,27 @@ from torch.utils.data import DataLoader
 from distlib import Communicator, World, torch_distributed
 from distlib.draw import compare_costs, memory_parts, predict
 from distlib.trainers import (
+    ALGORITHMS,
+    NOTHING,
     PROGRAMS,
     TRAPS,
+    SideBySide,
+    WideClassifier,
+    algorithm_map,
+    by_use,
     changed,
     is_there,
+    loss_of,
     recorded_trap,
     recording,
     report,
     run_trap,
-)
-from distlib.trainers.algorithm_map import (
-    ALGORITHMS,
-    NOTHING,
-    algorithm_map,
+    sgd,
     sources,
+    torchtitan_places,
+    training_set,
 )
-from distlib.trainers.by_use import by_use
-from distlib.trainers.same_task import WideClassifier, loss_of, sgd, training_set
-from distlib.trainers.side_by_side import SideBySide
-from distlib.trainers.torchtitan_places import torchtitan_places
-from distlib.training.buckets import assign_buckets
-from distlib.training.datasets import digits
-from distlib.training.sampler import DistributedSampler
+from distlib.training import DistributedSampler, assign_buckets, digits
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 

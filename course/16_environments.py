@@ -594,7 +594,7 @@ dist.destroy_process_group()
 
 # %% tags=["folded"]
 # The functions that the script needs, and the same training in one process, without a failure
-from distlib.training.datasets import digits
+from distlib.training import digits
 
 HEADER = """
 import os

@@ -49,22 +49,10 @@ from distlib import (
     SimulatedWorld,
     World,
     all_reduce,
+    launch,
 )
 from distlib.draw import curves, predict
-from distlib.launch.checkpoints import (
-    Checkpoints,
-    TornCheckpoint,
-    good_steps,
-    read_checkpoint,
-    steps_in,
-    write_checkpoint,
-)
-from distlib.launch.elastic import run_elastic
-from distlib.launch.environment import LaunchError, read_placement
-from distlib.launch.head_connection import SILENCE
-from distlib.launch.node_list import write_out
-from distlib.launch.notice import REQUEUE, ends_soon
-from distlib.training.datasets import digits
+from distlib.training import digits
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 folder = Path(tempfile.mkdtemp())
@@ -199,7 +187,10 @@ SRUN = {
     "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
 }
 print(f"{'':15} {'torchrun, rank 1':21} srun, rank 3")
-here, there = read_placement(TORCHRUN, "localhost"), read_placement(SRUN, "node12")
+here, there = (
+    launch.read_placement(TORCHRUN, "localhost"),
+    launch.read_placement(SRUN, "node12"),
+)
 for field in "rank world_size local_rank local_size node nodes node_name store".split():
     print(f"{field:15} {getattr(here, field)!s:21} {getattr(there, field)}")
 
@@ -219,8 +210,8 @@ for field in "rank world_size local_rank local_size node nodes node_name store".
 # %%
 for change in ({"SLURM_PROCID": "4"}, {"SLURM_STEP_NODELIST": "node[07,12,13]"}):
     try:
-        read_placement({**SRUN, **change}, "node12")
-    except LaunchError as error:
+        launch.read_placement({**SRUN, **change}, "node12")
+    except launch.LaunchError as error:
         print(error)
 
 # %% tags=["folded"]
@@ -257,8 +248,8 @@ guess_1 = predict("How many nodes are node[01-03,07],gpu[8-11]-ib,login?", unit=
 
 # %%
 for text in ("node[01-03,07]", "gpu[8-11]-ib", "login", "rack[1-2]n[1-2]"):
-    print(f"{text:16} ", *write_out(text))
-nodes = write_out("node[01-03,07],gpu[8-11]-ib,login")
+    print(f"{text:16} ", *launch.write_out(text))
+nodes = launch.write_out("node[01-03,07],gpu[8-11]-ib,login")
 print(guess_1.compare(len(nodes)))
 assert len(nodes) == 9
 
@@ -279,18 +270,18 @@ assert len(nodes) == 9
 # before it begins.
 
 # %%
-print(write_out("node[7-12]"))  # change this line
+print(launch.write_out("node[7-12]"))  # change this line
 
 # %% tags=["folded"]
 # One way to do it
 # Six nodes each, with other names; and an error that names the range
 for text in ("node[7-12]", "node[07-12]", "node[12-7]"):
     try:
-        print(f"{text:12}", *write_out(text))
+        print(f"{text:12}", *launch.write_out(text))
     except ValueError as error:
         print(f"{text:12}", error)
-assert len(write_out("node[7-12]")) == len(write_out("node[07-12]")) == 6
-assert write_out("node[7-12]")[0] == "node7"
+assert len(launch.write_out("node[7-12]")) == len(launch.write_out("node[07-12]")) == 6
+assert launch.write_out("node[7-12]")[0] == "node7"
 
 # %% [markdown]
 # ## A launch that hangs
@@ -413,7 +404,7 @@ def write_for_ever(comm: Communicator, where: Path) -> None:
     step = 0
     while comm.rank == 1:
         step += 1
-        write_checkpoint(where, step, {**STATE, "step": step})
+        launch.write_checkpoint(where, step, {**STATE, "step": step})
         if step == 1:
             threading.Timer(1, os.kill, (os.getpid(), signal.SIGKILL)).start()
 
@@ -421,12 +412,14 @@ def write_for_ever(comm: Communicator, where: Path) -> None:
 where = new_folder()
 with World(2, deaths={}) as world:
     world.run(write_for_ever, where)
-print(f"{len(steps_in(where))} checkpoints, {len(good_steps(where))} of them good,")
+print(
+    len(launch.steps_in(where)), "checkpoints,", len(launch.good_steps(where)), "good,"
+)
 print(
     "and one half written:",
     [path.name for path in where.glob("*.part")] or "not this time",
 )
-assert steps_in(where) == good_steps(where) != []
+assert launch.steps_in(where) == launch.good_steps(where) != []
 
 # %% [markdown]
 # This shows the rename. It can't show the fsync: what a killed process has handed to the system is not lost, but it is
@@ -436,18 +429,18 @@ assert steps_in(where) == good_steps(where) != []
 
 # %%
 spoiled = new_folder()
-paths = {step: write_checkpoint(spoiled, step, STATE) for step in (10, 20, 30)}
+paths = {step: launch.write_checkpoint(spoiled, step, STATE) for step in (10, 20, 30)}
 paths[30].write_bytes(paths[30].read_bytes()[:-1000])
 content = bytearray(paths[20].read_bytes())
 content[5000] ^= 1
 paths[20].write_bytes(content)
 for path in paths.values():
     try:
-        print(f"step {read_checkpoint(path)[0]} is good")
-    except TornCheckpoint as error:
+        print(f"step {launch.read_checkpoint(path)[0]} is good")
+    except launch.TornCheckpoint as error:
         print(error)
-print("good:", good_steps(spoiled))
-assert good_steps(spoiled) == [10]
+print("good:", launch.good_steps(spoiled))
+assert launch.good_steps(spoiled) == [10]
 
 # %% [markdown]
 # **Only a checksum notices a bit that has flipped.**
@@ -468,9 +461,9 @@ guess_3 = predict(
 # %%
 def resume_from(comm: Communicator, have: list[list[int]]) -> int:
     own = disks / str(comm.rank)
-    checkpoints = Checkpoints(comm, own, writes=True)
+    checkpoints = launch.Checkpoints(comm, own, writes=True)
     for step in have[comm.rank]:
-        write_checkpoint(own, step, {"step": step})
+        launch.write_checkpoint(own, step, {"step": step})
     return checkpoints.resume()[0]
 
 
@@ -554,7 +547,7 @@ def train(
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)).double()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    checkpoints = Checkpoints(comm, where)
+    checkpoints = launch.Checkpoints(comm, where)
     first, state = checkpoints.resume()
     if state is not None:
         model.load_state_dict(state["model"])
@@ -565,12 +558,12 @@ def train(
             trouble(comm, step)
         losses.append((step, one_step(comm, model, step)))
         optimizer.step()
-        ends = ends_soon(comm)
+        ends = launch.ends_soon(comm)
         if ends or (step + 1) % EVERY == 0:
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
             checkpoints.save(step + 1, state)
         if ends:
-            return REQUEUE
+            return launch.REQUEUE
     return losses
 
 
@@ -595,7 +588,7 @@ def kill_rank_2(comm: Communicator, step: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-found = run_elastic(
+found = launch.run_elastic(
     train, new_folder(), 60, kill_rank_2, lowest=2, highest=4, say=print
 )
 again = found[0][0][0]
@@ -644,14 +637,14 @@ def stop_rank_1(comm: Communicator, step: int) -> None:
 
 
 began = time.monotonic()
-found = run_elastic(
+found = launch.run_elastic(
     train, new_folder(), 60, stop_rank_1, lowest=2, highest=3, silence=8, say=print
 )
 took = time.monotonic() - began
 print(f"{len(found)} ranks, from step {found[0][0][0]}: {took:.0f} s")
 largest = max(abs(a[1] - b[1]) for a, b in zip(found[0], later, strict=True))
 assert len(found) == 2 and found[0][0][0] == 30 and largest < 1e-9
-assert SILENCE == 3  # seconds, between machines
+assert launch.SILENCE == 3  # seconds, between machines
 
 # %% [markdown]
 # Each rank gives a sign of life, from a thread of its own, so a rank that computes for long is not silent. Nor is a
@@ -721,14 +714,17 @@ def give_notice_in_37(comm: Communicator, step: int) -> None:
         notice.touch()
 
 
-results = run_elastic(
+results = launch.run_elastic(
     train, where, 1_000_000, give_notice_in_37, lowest=2, highest=2, notice=notice
 )
-print("returned", results, "and the checkpoints are after steps:", *steps_in(where))
-found = run_elastic(train, where, 43, lowest=2, highest=2)
+print(
+    "returned", results, "and the checkpoints are after steps:", *launch.steps_in(where)
+)
+found = launch.run_elastic(train, where, 43, lowest=2, highest=2)
 EVERY = 10  # as before
 print("the second job does steps", *(step for step, _ in found[0]))
-assert results == [REQUEUE, REQUEUE] == [75, 75] and good_steps(where) == [38]
+assert results == [launch.REQUEUE, launch.REQUEUE] == [75, 75]
+assert launch.good_steps(where) == [38]
 assert [step for step, _ in found[0]] == [38, 39, 40, 41, 42]
 
 # %% [markdown]
@@ -863,19 +859,18 @@ assert sums == [3.0, 3.0]
 # And `ends_soon` is an all-reduce of torch's. Here rank 2 has got the signal.
 
 # %%
-from distlib import torch_distributed
-from distlib.launch.notice import give_notice
+from distlib import launch, torch_distributed
 
 
 def compare(comm: Communicator) -> tuple[bool, bool]:
     """ends_soon, ours and by torch."""
     signal_came = comm.rank == 2
     if signal_came:
-        give_notice()
+        launch.give_notice()
     with torch_distributed(comm, "gloo"):
         flag = torch.tensor([int(signal_came)])
         dist.all_reduce(flag, op=dist.ReduceOp.MAX)
-    return ends_soon(comm), bool(flag)
+    return launch.ends_soon(comm), bool(flag)
 
 
 with World(3) as world:

@@ -22,11 +22,18 @@ from torch import nn
 from torch.distributed.constants import default_pg_timeout
 
 from distlib import Communicator, RankError, World, torch_distributed
-from distlib.clinic import PATIENTS, TOOLS, PatientReport, prepare_clinic, run_patient
-from distlib.clinic.first_aid import FIRST_AID
-from distlib.clinic.one_process import check_against_one_process
-from distlib.clinic.our_ranks import run_on_our_ranks
-from distlib.clinic.replica_check import ReplicaCheck, check_samples
+from distlib.clinic import (
+    FIRST_AID,
+    PATIENTS,
+    TOOLS,
+    PatientReport,
+    ReplicaCheck,
+    check_against_one_process,
+    check_samples,
+    prepare_clinic,
+    run_on_our_ranks,
+    run_patient,
+)
 from distlib.draw import decision_tree, predict
 
 prepare_clinic()  # another process imports torch for the patients

@@ -31,25 +31,16 @@ import torch
 from distlib import (
     Cluster,
     Communicator,
+    Comparison,
     Link,
     SimulatedWorld,
     World,
     all_reduce,
+    all_reduce_seconds,
+    gpus,
     torch_distributed,
 )
 from distlib.draw import predict, predicted_and_measured, step_timeline, sweep
-from distlib.gpus.bus_bandwidth import (
-    HEADER,
-    MeasuredAllReduce,
-    fit_ring,
-    sent_at_least,
-    sweep_all_reduce,
-)
-from distlib.gpus.call_times import time_call
-from distlib.gpus.measurements import profile_ddp
-from distlib.gpus.recordings import show
-from distlib.network import all_reduce_seconds
-from distlib.worlds.calibration import Comparison
 
 # %%
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
@@ -99,8 +90,8 @@ print(f"{carried_by.replace('_', ' ')}; rank 3 has {said[3]}")
 
 # %% tags=["folded"]
 # Checks of the numbers above
-gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-assert carried_by == ("nccl" if gpus >= 4 else "shared_memory")
+cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
+assert carried_by == ("nccl" if cards >= 4 else "shared_memory")
 assert all(line.endswith("[10.0, 10.0, 10.0]") for line in said)
 
 # %% [markdown]
@@ -223,8 +214,8 @@ assert abs(done - 2000) < 1
 # all-reduce hides behind the backward pass.
 
 # %%
-show("queue")
-show("full_queue")
+gpus.recordings.show("queue")
+gpus.recordings.show("full_queue")
 
 # %% [markdown]
 # ### What `.item()` costs
@@ -312,7 +303,7 @@ sweep(
 # three rows, and 4 ms in the last. The rule leaves out the read itself, some tenths of a millisecond.
 
 # %%
-show("item")
+gpus.recordings.show("item")
 
 # %% [markdown]
 # ### The first call
@@ -324,7 +315,7 @@ show("item")
 
 # %%
 matrix = torch.ones(256, 256)
-times = time_call(lambda: matrix @ matrix, "cpu")
+times = gpus.time_call(lambda: matrix @ matrix, "cpu")
 print(
     f"returned after {1e6 * times.returned:.0f} µs, done after {1e6 * times.done:.0f} µs"
 )
@@ -334,7 +325,7 @@ assert times.returned <= times.done
 # On a card, a convolution of 64 images. If you run the cell twice, the first call is gone: its code is loaded already.
 
 # %%
-show("first_calls")
+gpus.recordings.show("first_calls")
 
 # %% [markdown]
 # ### Copies
@@ -343,7 +334,7 @@ show("first_calls")
 # what these are, and why `non_blocking=True` alone may change nothing.
 
 # %%
-show("copies")
+gpus.recordings.show("copies")
 
 # %% [markdown]
 # ## The table of a benchmark
@@ -366,9 +357,11 @@ guess_3 = predict(
 )
 
 # %%
-limit = 25 / sent_at_least(8)
+limit = 25 / gpus.sent_at_least(8)
 print(f"algbw at most {limit:.1f} GB/s: 4/7 of the link")
-example = MeasuredAllReduce(ranks=8, nbytes=64_000_000, seconds=64e6 / (limit * 1e9))
+example = gpus.MeasuredAllReduce(
+    ranks=8, nbytes=64_000_000, seconds=64e6 / (limit * 1e9)
+)
 print(
     f"64 MB in {1e3 * example.seconds:.2f} ms: busbw {example.bus_bandwidth / 1e9:.1f}"
 )
@@ -387,8 +380,10 @@ def ring(comm: Communicator, length: int, algorithm: str = "ring") -> None:
 for ranks in (2, 4, 8, 16):
     counted = SimulatedWorld(ranks)
     counted.run(ring, 48 * ranks)
-    assert counted.trace.bytes_sent == [sent_at_least(ranks) * 4 * 48 * ranks] * ranks
-assert sent_at_least(1024) > 1.998
+    assert (
+        counted.trace.bytes_sent == [gpus.sent_at_least(ranks) * 4 * 48 * ranks] * ranks
+    )
+assert gpus.sent_at_least(1024) > 1.998
 
 # %% [markdown]
 # So 14 GB/s may be all that there is, and nothing is wrong. For a broadcast the factor is 1, for an all-gather
@@ -403,8 +398,8 @@ assert sent_at_least(1024) > 1.998
 # %%
 ranks = 4
 with World(ranks) as world:
-    table = sweep_all_reduce(world)
-print(f"{ranks} ranks\n{HEADER}")
+    table = gpus.sweep_all_reduce(world)
+print(f"{ranks} ranks\n{gpus.HEADER}")
 print(*table, sep="\n")
 
 # %% [markdown]
@@ -413,7 +408,7 @@ print(*table, sep="\n")
 # $T = 2(N-1)(\alpha + S/(N B))$. Fit α and B, and you have a link for the simulator.
 
 # %%
-link = fit_ring(table)
+link = gpus.fit_ring(table)
 print(f"α = {link.latency * 1e6:.0f} µs, B = {link.bandwidth / 1e9:.2f} GB/s")
 compared = []
 for each in table:
@@ -433,15 +428,16 @@ for each, simulated in zip(table, compared, strict=True):
     formula = 2 * (ranks - 1) * (link.latency + chunk / link.bandwidth)
     assert abs(simulated.predicted / formula - 1) < 1e-6
     assert (
-        abs(each.bus_bandwidth / each.algorithm_bandwidth - sent_at_least(ranks)) < 1e-9
+        abs(each.bus_bandwidth / each.algorithm_bandwidth - gpus.sent_at_least(ranks))
+        < 1e-9
     )
 KNOWN = Link(latency=8e-6, bandwidth=12e9)
 rows = []
 for nbytes in (1 << 12, 1 << 18, 1 << 24):
     known = SimulatedWorld(8, Cluster.flat(8, KNOWN))
     known.run(ring, nbytes // 4)
-    rows.append(MeasuredAllReduce(8, nbytes, known.elapsed))
-assert abs(fit_ring(rows).latency / KNOWN.latency - 1) < 1e-6
+    rows.append(gpus.MeasuredAllReduce(8, nbytes, known.elapsed))
+assert abs(gpus.fit_ring(rows).latency / KNOWN.latency - 1) < 1e-6
 assert abs(rows[-1].bus_bandwidth / KNOWN.bandwidth - 1) < 0.06
 assert rows[0].bus_bandwidth < KNOWN.bandwidth / 100
 
@@ -454,7 +450,7 @@ assert rows[0].bus_bandwidth < KNOWN.bandwidth / 100
 
 # %%
 with World(2) as pair:
-    link_of_two = fit_ring(sweep_all_reduce(pair))
+    link_of_two = gpus.fit_ring(gpus.sweep_all_reduce(pair))
 for each in table[::3]:
     by_two = all_reduce_seconds(
         "ring", Cluster.flat(ranks, link_of_two), each.nbytes // 4, 4
@@ -472,20 +468,22 @@ assert link_of_two.bandwidth > 0 < link.bandwidth
 # [lesson 03b](03b_networks.ipynb) needs them.
 
 # %%
-show("all_reduces")
+gpus.recordings.show("all_reduces")
 
 # %% [markdown]
 # **Try it.** A colleague's table for 16 ranks has 11.2 GB/s algbw at 1 GiB, on links of 25 GB/s. Is there something to
 # gain? Compute what share of the link is used.
 
 # %%
-colleague = MeasuredAllReduce(ranks=16, nbytes=1 << 30, seconds=1.0)  # change the time
+colleague = gpus.MeasuredAllReduce(
+    ranks=16, nbytes=1 << 30, seconds=1.0
+)  # change the time
 print(f"{colleague.bus_bandwidth / 25e9:.0%} of the link")
 
 # %% tags=["folded"]
 # One way to do it
 # And what follows: hardly, 84 % of the link are used
-colleague = MeasuredAllReduce(ranks=16, nbytes=1 << 30, seconds=(1 << 30) / 11.2e9)
+colleague = gpus.MeasuredAllReduce(ranks=16, nbytes=1 << 30, seconds=(1 << 30) / 11.2e9)
 print(f"{colleague.bus_bandwidth / 25e9:.0%} of the link")
 assert abs(colleague.bus_bandwidth / 25e9 - 0.84) < 0.001
 
@@ -515,7 +513,7 @@ guess_4 = predict(
 
 # %%
 with World(2) as world:
-    seen = world.run(profile_ddp, batch=256)[0]
+    seen = world.run(gpus.profile_ddp, batch=256)[0]
 share = seen.hidden / seen.communicating
 print(f"a step of {1e3 * seen.seconds:.0f} ms, computing {1e3 * seen.computing:.0f} ms")
 print(f"communication {1e3 * seen.communicating:.0f} ms, hidden {share:.0%}")
@@ -553,13 +551,13 @@ assert seen.hidden < seen.communicating + 1e-9
 # long. But also without it, the card is busy for a small part of such a step, and a faster card would not help.
 
 # %%
-show("kernels")
+gpus.recordings.show("kernels")
 
 # %% [markdown]
 # And a step of DDP on two cards:
 
 # %%
-show("overlap")
+gpus.recordings.show("overlap")
 
 # %% [markdown]
 # ## Half of the bytes
@@ -675,7 +673,7 @@ assert abs(of_equal(64, 1 / 3) / (64 / 3) - 1) > 0.005
 # does so only if asked: `torch.set_float32_matmul_precision("high")`.
 
 # %%
-show("formats")
+gpus.recordings.show("formats")
 
 # %% [markdown]
 # ## Memory of a card
@@ -698,7 +696,7 @@ show("formats")
 # of their size, and no weight has a gradient yet. The peak is a record: it does not fall when the tensors are gone.
 
 # %%
-show("memory")
+gpus.recordings.show("memory")
 
 # %% [markdown]
 # ## One card, two cards
@@ -708,7 +706,7 @@ show("memory")
 # part has slowed down, and the wait for the slower card.
 
 # %%
-show("two_gpus")
+gpus.recordings.show("two_gpus")
 
 # %% [markdown]
 # ## When it does not start

@@ -39,37 +39,33 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
-from distlib import Cluster, Communicator, Link, SimulatedWorld, World
+from distlib import Cluster, Communicator, Link, SimulatedWorld, World, launch
 from distlib.capstone import (
+    MAX_NORM,
+    WAYS,
     Additions,
+    CapstonePlan,
+    CommandOptions,
+    StepCosts,
     Texts,
+    TrainedModel,
     TrainingProgress,
+    gpt_shape,
+    loss_of_scores,
     manual,
     new_gpt,
-    train_alone,
-    write,
-)
-from distlib.capstone.command_on_ranks import CommandOptions, train_on_rank
-from distlib.capstone.gpt import gpt_shape
-from distlib.capstone.train_alone import (
-    MAX_NORM,
-    loss_of_scores,
     new_optimizer,
     set_rate,
-)
-from distlib.capstone.ways import (
-    WAYS,
-    CapstonePlan,
-    StepCosts,
-    TrainedModel,
     step_costs,
+    train_alone,
     train_by,
+    train_on_rank,
+    with_ddp,
+    with_zero,
+    write,
 )
-from distlib.capstone.ways.with_ddp import with_ddp
-from distlib.capstone.ways.with_zero import with_zero
 from distlib.draw import compare_costs, curves, predict
-from distlib.launch.checkpoints import steps_in
-from distlib.training.mesh import SmallTransformer
+from distlib.training import SmallTransformer
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 
@@ -651,7 +647,7 @@ print(
 
 # %% tags=["folded"]
 # The losses of a run without a kill
-last = min(steps_in(of_one_rank)[-1] for of_one_rank in folder.iterdir())
+last = min(launch.steps_in(of_one_rank)[-1] for of_one_rank in folder.iterdir())
 steps = last + 8
 options = CommandOptions(
     "additions", way="zero", every=4, steps=steps, features=16, layers=2, batch_size=16

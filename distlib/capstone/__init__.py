@@ -18,19 +18,48 @@ command_on_ranks what the command does on each rank, with checkpoints
 
 from distlib.capstone.additions import Additions
 from distlib.capstone.characters import Characters
-from distlib.capstone.gpt import new_gpt, write
+from distlib.capstone.command_on_ranks import CommandOptions, train_on_rank
+from distlib.capstone.gpt import gpt_shape, new_gpt, write
 from distlib.capstone.pieces_of_text import Texts, manual, read_text
-from distlib.capstone.train_alone import LanguageTask, TrainingProgress, train_alone
+from distlib.capstone.train_alone import (
+    MAX_NORM,
+    LanguageTask,
+    TrainingProgress,
+    loss_of_scores,
+    new_optimizer,
+    set_rate,
+    train_alone,
+)
+from distlib.capstone.ways.capstone_plan import CapstonePlan
+from distlib.capstone.ways.step_costs import StepCosts, step_costs
+from distlib.capstone.ways.train_by import WAYS, TrainedModel, train_by
+from distlib.capstone.ways.with_ddp import with_ddp
+from distlib.capstone.ways.with_zero import with_zero
 
 __all__ = [
+    "MAX_NORM",
+    "WAYS",
     "Additions",
+    "CapstonePlan",
     "Characters",
+    "CommandOptions",
     "LanguageTask",
-    "TrainingProgress",
+    "StepCosts",
     "Texts",
+    "TrainedModel",
+    "TrainingProgress",
+    "gpt_shape",
+    "loss_of_scores",
     "manual",
     "new_gpt",
+    "new_optimizer",
     "read_text",
+    "set_rate",
+    "step_costs",
     "train_alone",
+    "train_by",
+    "train_on_rank",
+    "with_ddp",
+    "with_zero",
     "write",
 ]

@@ -8,20 +8,6 @@ supplied     functions that a check brings itself; those of several exercises ar
 The graded functions are in `distlib.exercises`, a folder for each exercise. No module here knows one of them.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+from distlib.lazy_names import lazy_names
 
-if TYPE_CHECKING:
-    from distlib.checks.remark import CheckFailed
-    from distlib.checks.report import Report
-    from distlib.checks.student_communicator import StudentCommunicator
-
-__all__ = ["CheckFailed", "Report", "StudentCommunicator"]
-_HOMES = {"CheckFailed": "remark", "Report": "report", "StudentCommunicator": "student_communicator"}
-
-
-def __getattr__(name: str) -> object:
-    """A name of `__all__`. They take torch along, which a sandbox that starts need not wait for."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

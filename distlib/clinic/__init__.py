@@ -9,14 +9,19 @@ observer        notices that nobody does anything any more
 in_rank         what runs in each of the patient's processes
 """
 
+from distlib.clinic.first_aid import FIRST_AID
+from distlib.clinic.one_process import check_against_one_process
+from distlib.clinic.our_ranks import run_on_our_ranks
 from distlib.clinic.patient import CRASHES, HANGS, SILENT, Patient
 from distlib.clinic.patient_report import PatientReport, RankEnding
 from distlib.clinic.patient_table import PATIENTS
+from distlib.clinic.replica_check import ReplicaCheck, check_samples
 from distlib.clinic.run_patient import prepare_clinic, run_patient
 from distlib.clinic.tools import TOOLS, Tool
 
 __all__ = [
     "CRASHES",
+    "FIRST_AID",
     "HANGS",
     "PATIENTS",
     "SILENT",
@@ -24,7 +29,11 @@ __all__ = [
     "Patient",
     "PatientReport",
     "RankEnding",
+    "ReplicaCheck",
     "Tool",
+    "check_against_one_process",
+    "check_samples",
     "prepare_clinic",
+    "run_on_our_ranks",
     "run_patient",
 ]

@@ -9,3 +9,7 @@
 
 In a sandbox only the files of plays can be seen: see `distlib.judge.sandbox.contents`.
 """
+
+from distlib.lazy_names import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -20,27 +20,6 @@ tensorflow_classifier    the classifier of the earlier lessons, in Keras
 tensorflow_cluster       workers, parameter servers and their coordinator, as processes
 """
 
-from distlib.frameworks.even_shares import replica_batch, shard_shape
-from distlib.frameworks.on_demand import fetch
-from distlib.frameworks.optional import require
-from distlib.frameworks.own_network import addresses
-from distlib.frameworks.processes import Process, prepare_processes, run_processes
-from distlib.frameworks.reports import Outcome, ProcessDied, ProcessError, ProcessTimeout
-from distlib.frameworks.tf_config import TfConfig, parse_tf_config
+from distlib.lazy_names import lazy_names
 
-__all__ = [
-    "Outcome",
-    "Process",
-    "ProcessDied",
-    "ProcessError",
-    "ProcessTimeout",
-    "TfConfig",
-    "addresses",
-    "fetch",
-    "parse_tf_config",
-    "prepare_processes",
-    "replica_batch",
-    "require",
-    "run_processes",
-    "shard_shape",
-]
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -12,6 +12,6 @@ keep_here      keeping a play in that file from a notebook
 in_lessons     the functions of the games as lessons call them: what is played is kept in that file
 """
 
-from distlib.games.my_games import BestPlay, PlaysUnreadable, best_plays
+from distlib.lazy_names import lazy_names
 
-__all__ = ["BestPlay", "PlaysUnreadable", "best_plays"]
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

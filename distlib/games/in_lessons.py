@@ -31,6 +31,19 @@ from distlib.training.zero import memory_golf
 if TYPE_CHECKING:
     from distlib.draw.players.cluster_board import ClusterBoard
 
+__all__ = [
+    "cluster_game",
+    "fill",
+    "keep_play",
+    "keeping",
+    "lay_out",
+    "memory_golf",
+    "play_cluster",
+    "puzzle",
+    "race",
+    "swing",
+]
+
 Given = ParamSpec("Given")
 Got = TypeVar("Got")
 

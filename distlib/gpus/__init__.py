@@ -7,3 +7,7 @@ recordings        each measurement with card, versions, date and command; or the
 
     python -m distlib.gpus           runs all measurements on this machine's GPU and records them
 """
+
+from distlib.lazy_names import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

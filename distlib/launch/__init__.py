@@ -13,3 +13,7 @@ elastic        runs that go on with fewer ranks; `silence`, ranks that are there
 jobs           job scripts, for `sbatch`
 slurm_world    SlurmWorld: the head is a notebook in a Slurm job, and srun starts ranks on the nodes (`slurm_node`)
 """
+
+from distlib.lazy_names import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -15,7 +15,7 @@ import traceback
 from dataclasses import replace
 from pathlib import Path
 
-import distlib.names  # noqa: F401  (what the functions of a notebook use, imported once for all ranks)
+import distlib
 from distlib.launch.environment import LaunchError, Placement, read_placement
 from distlib.launch.notice import SIGNALS
 from distlib.launch.rank import be_rank
@@ -36,6 +36,8 @@ def main(directory: str, name: str, patience: str, ranks: str) -> int:
         if node is None:
             raise LaunchError("the ranks of a SlurmWorld are started by srun")
         rendezvous = FileRendezvous(Path(directory), name)
+        for each in dir(distlib):  # what the functions of a notebook use, imported once for all ranks
+            getattr(distlib, each)
         freeze()
         pids = [_fork(placement, rendezvous, float(patience)) for placement in placements_on(node, int(ranks))]
     except (LaunchError, OSError) as error:

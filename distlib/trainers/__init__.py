@@ -23,26 +23,42 @@ by_use         which framework for which use, and what it costs to leave it
 side_by_side   SideBySide: a table of words, in a notebook and as text
 """
 
+from distlib.trainers.algorithm_map import ALGORITHMS, NOTHING, algorithm_map, sources
+from distlib.trainers.by_use import by_use
 from distlib.trainers.program import PROGRAMS, Program, changed, is_there
 from distlib.trainers.run_or_recording import TrainerError, recording, report
+from distlib.trainers.same_task import WideClassifier, loss_of, sgd, training_set
+from distlib.trainers.side_by_side import SideBySide
+from distlib.trainers.torchtitan_places import torchtitan_places
 from distlib.trainers.trainer_report import CallRow, TrainerReport, table_of
 from distlib.trainers.trap import TrapReport, recorded_trap, run_trap
 from distlib.trainers.trap_table import TRAPS, Trap
 
 __all__ = [
+    "ALGORITHMS",
+    "NOTHING",
     "PROGRAMS",
     "TRAPS",
     "CallRow",
     "Program",
+    "SideBySide",
     "TrainerError",
     "TrainerReport",
     "Trap",
     "TrapReport",
+    "WideClassifier",
+    "algorithm_map",
+    "by_use",
     "changed",
     "is_there",
+    "loss_of",
     "recorded_trap",
     "recording",
     "report",
     "run_trap",
+    "sgd",
+    "sources",
     "table_of",
+    "torchtitan_places",
+    "training_set",
 ]

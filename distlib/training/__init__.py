@@ -22,3 +22,7 @@ model_stack       many small models trained at once, for experiments
 mesh              several methods at once, each along an axis of a mesh of ranks: the one that knows others
 datasets          what the lessons train on
 """
+
+from distlib.lazy_names import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -109,7 +109,7 @@ print(three.trace.summary())
 # many rounds they take.
 
 # %% test="shift_visible" points=2
-from distlib.exercises.messages.checks import check_shift
+from distlib.exercises import check_shift
 
 report = check_shift(
     shift,
@@ -131,7 +131,7 @@ print(report)
 ### What this tests: one message per rank and no more, more ranks, short and empty tensors, other dtypes and layouts.
 import torch
 
-from distlib.exercises.messages.checks import check_shift
+from distlib.exercises import check_shift
 
 once = dict(messages=lambda n: [1] * n if n > 1 else [0], rounds=lambda n: 1)
 report = check_shift(shift, world_sizes=(1, 2, 3, 4, 5, 9), lengths=(9, 1, 0), seed=11, **once)
@@ -239,7 +239,7 @@ print(four.trace.table())
 # **Visible test: 3 points.** `steps` is the largest number of steps with `n` ranks.
 
 # %% test="broadcast_visible" points=3
-from distlib.exercises.messages.checks import check_broadcast
+from distlib.exercises import check_broadcast
 
 report = check_broadcast(
     broadcast,
@@ -262,7 +262,7 @@ print(report)
 ### What this tests: the steps of a tree on any number of ranks, other roots, short tensors, other dtypes and layouts.
 import torch
 
-from distlib.exercises.messages.checks import check_broadcast
+from distlib.exercises import check_broadcast
 
 tree = dict(steps=lambda n: (n - 1).bit_length())
 report = check_broadcast(
@@ -373,7 +373,7 @@ print(four.trace.table())
 # **Visible test: 3 points.** Here `messages` is given for root 0.
 
 # %% test="reduce_visible" points=3
-from distlib.exercises.messages.checks import check_reduce
+from distlib.exercises import check_reduce
 
 report = check_reduce(
     reduce,
@@ -396,7 +396,7 @@ print(report)
 ### What this tests: one message from each rank but the root, in the steps of a tree; other roots, dtypes and layouts.
 import torch
 
-from distlib.exercises.messages.checks import check_reduce
+from distlib.exercises import check_reduce
 
 tree = dict(messages=lambda n: [0] + [1] * (n - 1), steps=lambda n: (n - 1).bit_length())
 report = check_reduce(

@@ -114,7 +114,7 @@ print(three.trace.summary())
 # buffer. The messages form a star: rank 0 is in the middle.
 
 # %% test="naive_all_reduce_visible" points=2
-from distlib.exercises.all_reduce.checks import check_naive_all_reduce
+from distlib.exercises import check_naive_all_reduce
 
 report = check_naive_all_reduce(naive_all_reduce, world_sizes=(1, 2, 3, 4), lengths=(12, 10))
 assert report.trace(world_size=4, length=12).messages_sent == [3, 1, 1, 1]
@@ -133,7 +133,7 @@ print(report)
 ### What this tests: one message to and one from the master for each rank; other lengths, dtypes and memory layouts.
 import torch
 
-from distlib.exercises.all_reduce.checks import check_naive_all_reduce
+from distlib.exercises import check_naive_all_reduce
 
 report = check_naive_all_reduce(
     naive_all_reduce, world_sizes=(1, 2, 3, 4, 5, 9), lengths=(9, 1, 0), seed=21
@@ -283,7 +283,7 @@ play_chunks(watch_chunks(four, ring_reduce_scatter, end="scattered", timeout=5))
 # **Visible test: 3 points.** Now each message carries one chunk, and the messages form a ring.
 
 # %% test="ring_reduce_scatter_visible" points=3
-from distlib.exercises.all_reduce.checks import check_reduce_scatter
+from distlib.exercises import check_reduce_scatter
 
 report = check_reduce_scatter(ring_reduce_scatter, world_sizes=(1, 2, 3, 4), lengths=(12, 10))
 assert report.trace(world_size=4, length=12).messages_sent == [3] * 4
@@ -301,7 +301,7 @@ print(report)
 ### What this tests: chunks of unequal length, fewer elements than ranks, many, other dtypes and memory layouts.
 import torch
 
-from distlib.exercises.all_reduce.checks import check_reduce_scatter
+from distlib.exercises import check_reduce_scatter
 
 report = check_reduce_scatter(
     ring_reduce_scatter, world_sizes=(1, 2, 3, 4, 5, 9), lengths=(13, 3, 0), seed=31
@@ -412,7 +412,7 @@ play_chunks(watch_chunks(four, ring_all_gather, start="scattered", end="everywhe
 # **Visible test: 3 points.** Your tensor starts with its full sum in chunk `comm.rank`, and random numbers elsewhere.
 
 # %% test="ring_all_gather_visible" points=3
-from distlib.exercises.all_reduce.checks import check_all_gather
+from distlib.exercises import check_all_gather
 
 report = check_all_gather(ring_all_gather, world_sizes=(1, 2, 3, 4), lengths=(12, 10))
 assert report.trace(world_size=4, length=12).messages_sent == [3] * 4
@@ -430,7 +430,7 @@ print(report)
 ### What this tests: each chunk once around the ring, chunks of unequal length, other dtypes and memory layouts.
 import torch
 
-from distlib.exercises.all_reduce.checks import check_all_gather
+from distlib.exercises import check_all_gather
 
 report = check_all_gather(
     ring_all_gather, world_sizes=(1, 2, 3, 4, 5, 9), lengths=(13, 3, 0), seed=41
@@ -516,7 +516,7 @@ play_chunks(watch_chunks(four, ring_all_reduce, end="everywhere", timeout=5))
 # **Visible test: 3 points.** The test supplies the two halves, in the place of yours.
 
 # %% test="ring_all_reduce_visible" points=3
-from distlib.exercises.all_reduce.checks import check_ring_all_reduce
+from distlib.exercises import check_ring_all_reduce
 
 report = check_ring_all_reduce(ring_all_reduce, world_sizes=(1, 2, 3, 4), lengths=(12, 10))
 assert report.trace(world_size=4, length=12).messages_sent == [6] * 4
@@ -533,7 +533,7 @@ print(report)
 ### What this tests: both halves together, with more ranks, fewer elements than ranks, other dtypes and memory layouts.
 import torch
 
-from distlib.exercises.all_reduce.checks import check_ring_all_reduce
+from distlib.exercises import check_ring_all_reduce
 
 report = check_ring_all_reduce(
     ring_all_reduce, world_sizes=(1, 2, 3, 4, 5, 9), lengths=(13, 3, 0), seed=51

@@ -129,7 +129,7 @@ timeline(four.trace)
 # **Visible test: 3 points.** It allows ⌈log₂ N⌉ steps up, and as many down.
 
 # %% test="tree_all_reduce_visible" points=3
-from distlib.exercises.trees_and_grids.checks import check_tree_all_reduce
+from distlib.exercises import check_tree_all_reduce
 
 report = check_tree_all_reduce(
     tree_all_reduce,
@@ -150,7 +150,7 @@ print(report)
 ### What this tests: the steps of a tree on any number of ranks, short tensors, other dtypes, shapes and memory layouts.
 import torch
 
-from distlib.exercises.trees_and_grids.checks import check_tree_all_reduce
+from distlib.exercises import check_tree_all_reduce
 
 report = check_tree_all_reduce(
     tree_all_reduce, world_sizes=(1, 2, 4, 6, 8, 9), lengths=(7, 1, 0), seed=11
@@ -307,7 +307,7 @@ play_chunks(watch_chunks(four, halving_doubling_all_reduce, end="everywhere", ti
 # **Visible test: 4 points.** First powers of two, then other numbers of ranks.
 
 # %% test="halving_doubling_all_reduce_visible" points=4
-from distlib.exercises.trees_and_grids.checks import check_halving_doubling_all_reduce
+from distlib.exercises import check_halving_doubling_all_reduce
 
 report = check_halving_doubling_all_reduce(
     halving_doubling_all_reduce,
@@ -331,7 +331,7 @@ print(report)
 ### What this tests: any number of ranks, fewer elements than ranks, other dtypes, shapes and memory layouts.
 import torch
 
-from distlib.exercises.trees_and_grids.checks import check_halving_doubling_all_reduce
+from distlib.exercises import check_halving_doubling_all_reduce
 
 report = check_halving_doubling_all_reduce(
     halving_doubling_all_reduce,
@@ -370,7 +370,7 @@ assert len(report) == 2
 # virtual time. Do they take as long as the formulas of the lesson say? The tensors have no values here, only a size.
 
 # %%
-from distlib.network import all_reduce_seconds
+from distlib import all_reduce_seconds
 
 cluster = Cluster(nodes=8, ranks_per_node=8, intra=Link(1e-6, 200e9), inter=Link(5e-6, 12.5e9))
 sixty_four = SimulatedWorld(64, cluster)

@@ -36,10 +36,16 @@ from collections.abc import Sequence
 
 import torch
 
-from distlib import Cluster, Communicator, Link, SimulatedWorld, World
-
 # the two halves of the ring, from exercise 02
-from distlib.collectives import ring_all_gather, ring_reduce_scatter
+from distlib import (
+    Cluster,
+    Communicator,
+    Link,
+    SimulatedWorld,
+    World,
+    ring_all_gather,
+    ring_reduce_scatter,
+)
 
 four = World(4)  # four ranks to try things on
 
@@ -139,7 +145,7 @@ print(four.trace.summary())
 # **Visible test: 3 points.** `grids` are rows and columns.
 
 # %% test="grid_all_reduce_visible" points=3
-from distlib.exercises.trees_and_grids.checks import check_grid_all_reduce
+from distlib.exercises import check_grid_all_reduce
 
 report = check_grid_all_reduce(
     grid_all_reduce,
@@ -161,7 +167,7 @@ print(report)
 ### What this tests: other grids, some of one row or one column, short tensors, other dtypes, shapes and memory layouts.
 import torch
 
-from distlib.exercises.trees_and_grids.checks import check_grid_all_reduce
+from distlib.exercises import check_grid_all_reduce
 
 report = check_grid_all_reduce(
     grid_all_reduce,
@@ -307,7 +313,7 @@ for algorithm in ("ring", "tree", "halving_doubling"):
 # 16 ranks, and on 4 nodes with 4 ranks each.
 
 # %% test="predict_time_visible" points=3
-from distlib.exercises.trees_and_grids.predictions import check_predict_time
+from distlib.exercises import check_predict_time
 
 slow, fast = Link(latency=5e-6, bandwidth=12.5e9), Link(latency=1e-6, bandwidth=200e9)
 report = check_predict_time(
@@ -335,7 +341,7 @@ print(report)
 import math
 
 from distlib import Cluster, Link
-from distlib.exercises.trees_and_grids.predictions import check_predict_time
+from distlib.exercises import check_predict_time
 
 names = ("ring", "tree", "halving_doubling", "hierarchical")
 ethernet, nvlink = Link(latency=50e-6, bandwidth=1.25e9), Link(latency=3e-6, bandwidth=300e9)
@@ -412,7 +418,7 @@ def choose_algorithm(nbytes: int, cluster: Cluster, algorithms: Sequence[str]) -
 # **Visible test: 2 points.** `choices` are the names to choose from.
 
 # %% test="choose_algorithm_visible" points=2
-from distlib.exercises.trees_and_grids.predictions import check_choose_algorithm
+from distlib.exercises import check_choose_algorithm
 
 slow, fast = Link(latency=5e-6, bandwidth=12.5e9), Link(latency=1e-6, bandwidth=200e9)
 report = check_choose_algorithm(
@@ -432,7 +438,7 @@ print(report)
 ### BEGIN HIDDEN TESTS
 ### What this tests: the fastest of those to choose from, where it depends on the size, the links and the nodes.
 from distlib import Cluster, Link
-from distlib.exercises.trees_and_grids.predictions import check_choose_algorithm
+from distlib.exercises import check_choose_algorithm
 
 everything = ("hierarchical", "halving_doubling", "tree", "ring")
 distant, near, bus, cable = (

@@ -43,8 +43,7 @@ import torch
 from torch import nn
 
 from distlib import Communicator, World
-from distlib.training.data_parallel import gather_outputs, replicate, split_batch
-from distlib.training.datasets import digits
+from distlib.training import digits, gather_outputs, replicate, split_batch
 
 three = World(3)  # three ranks to try things on
 four = World(4)
@@ -114,8 +113,7 @@ for rank, gradient in enumerate(three.run(try_reduce, timeout=5)):
 # **Visible test: 2 points.** On 1, 2, 3 and 4 ranks, a model with two parameters; then one with a frozen parameter.
 
 # %% test="reduce_gradients_visible" points=2
-from distlib.checks.models import Gradients
-from distlib.exercises.master.checks import check_reduce_gradients
+from distlib.exercises import Gradients, check_reduce_gradients
 
 models = [Gradients(shapes=[(2, 3), (3,)]), Gradients(shapes=[(2, 3), (3,), (4,)], frozen=[1])]
 report = check_reduce_gradients(reduce_gradients, world_sizes=(1, 2, 3, 4), models=models)
@@ -130,8 +128,7 @@ print(report)
 # The hidden tests of reduce_gradients stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, several frozen parameters, parameters with a single number, dtypes that differ.
-from distlib.checks.models import Gradients
-from distlib.exercises.master.checks import check_reduce_gradients
+from distlib.exercises import Gradients, check_reduce_gradients
 
 models = [
     Gradients(shapes=[(2, 2), (3,), (4,), (), (1, 2, 3), (2,)], frozen=[0, 2]),
@@ -269,7 +266,7 @@ with World(2) as two:
 # a number that is different on every rank. So it can tell whether each rank has done its own part.
 
 # %% test="data_parallel_step_visible" points=3
-from distlib.exercises.master.checks import Step, check_data_parallel_step
+from distlib.exercises import Step, check_data_parallel_step
 
 report = check_data_parallel_step(
     data_parallel_step, world_sizes=(1, 2, 3, 4), steps=[Step(8), Step(7)]
@@ -289,7 +286,7 @@ print(report)
 ### What this tests: 5 ranks, models of 2 to 6 parameters, other shapes and losses, dtypes that differ.
 import torch
 
-from distlib.exercises.master.checks import Step, check_data_parallel_step
+from distlib.exercises import Step, check_data_parallel_step
 
 steps = [
     Step(11, earlier=True, image=(2, 3), hidden=5, output=(4,), more=("scale", "mask", "mean")),

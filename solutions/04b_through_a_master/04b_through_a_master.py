@@ -111,7 +111,7 @@ print(three.trace.summary())
 # **Visible test: 2 points.** It runs your function on 1, 2, 3 and 4 ranks, with 12 and with 10 rows of two numbers.
 
 # %% test="split_batch_visible" points=2
-from distlib.exercises.master.checks import check_split_batch
+from distlib.exercises import check_split_batch
 
 report = check_split_batch(split_batch, world_sizes=(1, 2, 3, 4), batch_sizes=(12, 10))
 assert len(report) == 8
@@ -127,7 +127,7 @@ print(report)
 # The hidden tests of split_batch stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, as many rows as ranks, rows of several dimensions and of none, other dtypes.
-from distlib.exercises.master.checks import check_split_batch
+from distlib.exercises import check_split_batch
 
 report = check_split_batch(
     split_batch, world_sizes=(1, 2, 3, 5, 6), batch_sizes=(6, 17), row=(1, 2, 2), seed=21
@@ -214,7 +214,7 @@ for rank, (weight, mean) in enumerate(three.run(try_replicate, timeout=5)):
 # **Visible test: 2 points.** On 1, 2, 3 and 4 ranks, first a model without buffers, then one with two.
 
 # %% test="replicate_visible" points=2
-from distlib.exercises.master.checks import check_replicate
+from distlib.exercises import check_replicate
 
 report = check_replicate(replicate, world_sizes=(1, 2, 3, 4))
 assert report[3].trace.bytes_sent == [3 * 60, 0, 0, 0]  # 15 float32 to each of 3 ranks
@@ -232,7 +232,7 @@ print(report)
 # The hidden tests of replicate stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, buffers that are saved and that are not, a frozen parameter, dtypes that differ.
-from distlib.exercises.master.checks import check_replicate
+from distlib.exercises import check_replicate
 
 report = check_replicate(replicate, world_sizes=(2, 5, 6), buffers=True, frozen=True, seed=31)
 assert len(report) == 3
@@ -338,7 +338,7 @@ for rank, outputs in enumerate(three.run(try_gather, timeout=5)):
 # finish in the order of their numbers.
 
 # %% test="gather_outputs_visible" points=2
-from distlib.exercises.master.checks import check_gather_outputs
+from distlib.exercises import check_gather_outputs
 
 report = check_gather_outputs(gather_outputs, world_sizes=(1, 2, 3, 4), batch_sizes=(12, 10))
 assert len(report) == 8
@@ -353,7 +353,7 @@ print(report)
 # The hidden tests of gather_outputs stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, as many images as ranks, outputs of several dimensions and of none, other dtypes.
-from distlib.exercises.master.checks import check_gather_outputs
+from distlib.exercises import check_gather_outputs
 
 report = check_gather_outputs(
     gather_outputs, world_sizes=(1, 2, 3, 5, 6), batch_sizes=(6, 17), row=(2, 3), seed=41
@@ -385,7 +385,7 @@ assert report[0].results[1]["outputs"] is None
 # the outputs back. They must be those of one process.
 
 # %%
-from distlib.training.datasets import digits
+from distlib.training import digits
 
 images = digits()[1].images  # those for tests
 

@@ -53,7 +53,7 @@ from distlib import (
     broadcast,
     torch_distributed,
 )
-from distlib.training.buckets import assign_buckets  # you write it in exercise 05b
+from distlib.training import assign_buckets  # you write it in exercise 05b
 
 two = World(2)  # two ranks to try things on
 
@@ -137,8 +137,7 @@ print(two.trace.summary())
 # **Visible test: 2 points.** 1, 2 and 3 ranks. In the second model rank 1 has no gradient for a parameter.
 
 # %% test="average_gradients_visible" points=2
-from distlib.checks.models import Gradients
-from distlib.exercises.ddp.checks import check_average_gradients
+from distlib.exercises import Gradients, check_average_gradients
 
 report = check_average_gradients(
     average_gradients,
@@ -159,8 +158,7 @@ print(report)
 ### What this tests: more ranks, other dtypes, frozen parameters, missing gradients, and a rank that has none.
 import torch
 
-from distlib.checks.models import Gradients
-from distlib.exercises.ddp.checks import check_average_gradients
+from distlib.exercises import Gradients, check_average_gradients
 
 report = check_average_gradients(
     average_gradients,
@@ -350,7 +348,7 @@ class OverlappedDDP(torch.nn.Module):
 
 # %%
 from distlib.draw import step_timeline
-from distlib.training.ddp import Span, StepClock, StepTimes
+from distlib.training import Span, StepClock, StepTimes
 
 simulated = SimulatedWorld(
     2, Cluster.flat(2, Link(latency=1e-4, bandwidth=2e6)), contexts="threads"
@@ -389,8 +387,7 @@ step_timeline({"yours": step}, title="One step of your OverlappedDDP, rank 0")
 # every parameter with a single process. Then it does so with `no_sync`.
 
 # %% test="OverlappedDDP_visible" points=5
-from distlib.exercises.ddp.cases import Training
-from distlib.exercises.ddp.overlapped_ddp import check_overlapped_ddp
+from distlib.exercises import Training, check_overlapped_ddp
 
 report = check_overlapped_ddp(
     OverlappedDDP,
@@ -417,8 +414,7 @@ print(report)
 ### What this tests: other buckets, frozen layers, missing gradients, float32, more passes, other orders, 20 steps.
 import torch
 
-from distlib.exercises.ddp.cases import Training
-from distlib.exercises.ddp.overlapped_ddp import check_overlapped_ddp, hidden_share_of
+from distlib.exercises import Training, check_overlapped_ddp, hidden_share_of
 
 report = check_overlapped_ddp(
     OverlappedDDP,
@@ -580,7 +576,7 @@ for message in two.trace:
 # all-reduces and of broadcasts, and looks whether gradients are averages when the last backward pass of a step ends.
 
 # %% test="train_with_ddp_visible" points=2
-from distlib.exercises.ddp.torchs_ddp import Accumulation, check_train_with_ddp
+from distlib.exercises import Accumulation, check_train_with_ddp
 
 report = check_train_with_ddp(
     train_with_ddp,
@@ -604,7 +600,7 @@ print(report)
 ### What this tests: more ranks and steps, other numbers of microbatches and samples, frozen layers, float32.
 import torch
 
-from distlib.exercises.ddp.torchs_ddp import Accumulation, check_train_with_ddp
+from distlib.exercises import Accumulation, check_train_with_ddp
 
 report = check_train_with_ddp(
     train_with_ddp,
@@ -634,8 +630,7 @@ assert sum(report[3].trace.bytes_sent) >= (2 * 6 + 3) * 56 * 8
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from distlib.training.datasets import digits
-from distlib.training.sampler import DistributedSampler  # you write it in exercise 05b
+from distlib.training import DistributedSampler, digits
 
 EPOCHS, BATCH = 12, 32  # images in a batch of each rank
 

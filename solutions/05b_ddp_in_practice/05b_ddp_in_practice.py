@@ -105,7 +105,7 @@ print(assign_buckets(sizes, bucket_bytes=1, first_bucket_bytes=1))
 # **Visible test: 2 points.**
 
 # %% test="assign_buckets_visible" points=2
-from distlib.exercises.ddp.checks import check_assign_buckets
+from distlib.exercises import check_assign_buckets
 
 report = check_assign_buckets(
     assign_buckets,
@@ -128,7 +128,7 @@ print(report)
 ### What this tests: many random models and limits, empty ones, and first buckets that are larger than the others.
 import random
 
-from distlib.exercises.ddp.checks import check_assign_buckets
+from distlib.exercises import check_assign_buckets
 
 draw = random.Random(52)
 questions = [
@@ -259,7 +259,7 @@ for drop_last in (False, True):
 # **Visible test: 2 points.** It looks at four epochs and two seeds of each case.
 
 # %% test="DistributedSampler_visible" points=2
-from distlib.exercises.ddp.checks import check_sampler
+from distlib.exercises import check_sampler
 
 report = check_sampler(DistributedSampler, world_sizes=(1, 2, 3), lengths=(12, 10))
 assert report[0].results[0]["lengths"] == [12, 12]
@@ -273,7 +273,7 @@ print(f"{report.function}: correct in all {len(report)} cases.")
 # The hidden tests of DistributedSampler stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 7 ranks, fewer samples than ranks, one sample, none, larger data sets, later epochs.
-from distlib.exercises.ddp.checks import check_sampler
+from distlib.exercises import check_sampler
 
 report = check_sampler(
     DistributedSampler,
@@ -312,8 +312,7 @@ assert len(report) == 1
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from distlib.training.datasets import digits
-from distlib.training.ddp import DistributedDataParallel
+from distlib.training import DistributedDataParallel, digits
 
 
 def train_on_ranks(comm: Communicator, epochs: int) -> tuple[list[int], float]:

@@ -161,7 +161,7 @@ print(three.trace.summary())
 # messages are sent. The model has 31 parameters in float64.
 
 # %% test="accumulate_gradients_visible" points=4
-from distlib.exercises.large_batches.checks import Pieces, check_accumulate_gradients
+from distlib.exercises import Pieces, check_accumulate_gradients
 
 report = check_accumulate_gradients(
     accumulate_gradients,
@@ -186,7 +186,7 @@ print(report)
 ### What this tests: up to 6 ranks, microbatches of any length or none, frozen parameters, float32, samples as matrices.
 import torch
 
-from distlib.exercises.large_batches.checks import Pieces, check_accumulate_gradients
+from distlib.exercises import Pieces, check_accumulate_gradients
 
 report = check_accumulate_gradients(
     accumulate_gradients,
@@ -220,7 +220,7 @@ assert max(report[7].trace.messages_sent) <= 10
 # process with all 256 images at once must come to the same model. We compute in float64, in which rounding is small.
 
 # %%
-from distlib.training.datasets import digits
+from distlib.training import digits
 
 train, test = digits()
 average_image = train.images.mean(dim=0)

@@ -108,7 +108,7 @@ print([warmup_learning_rate(step, 0.1, 32, 160, 4) for step in range(6)])
 # **Visible test: 2 points.** The table, no warm-up, and a batch that is 2.5 times as large.
 
 # %% test="warmup_learning_rate_visible" points=2
-from distlib.exercises.large_batches.checks import check_warmup_learning_rate
+from distlib.exercises import check_warmup_learning_rate
 
 table = [(step, 0.1, 32, 160, 4) for step in (4, 0, 1, 2, 3, 5, 1000)]
 report = check_warmup_learning_rate(
@@ -125,7 +125,7 @@ print(report)
 # The hidden tests of warmup_learning_rate stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: many rates and batch sizes, batches smaller than the base, a warm-up of one step and a long one.
-from distlib.exercises.large_batches.checks import check_warmup_learning_rate
+from distlib.exercises import check_warmup_learning_rate
 
 questions = [
     (step, rate, base, batch, warmup)
@@ -248,7 +248,7 @@ print("three ranks:", three.run(try_local, timeout=60))
 # buffers. The optimizer has momentum. No message may leave a rank before its last local step.
 
 # %% test="local_sgd_round_visible" points=4
-from distlib.exercises.large_batches.checks import Rounds, check_local_sgd_round
+from distlib.exercises import Rounds, check_local_sgd_round
 
 report = check_local_sgd_round(
     local_sgd_round,
@@ -276,7 +276,7 @@ print(report)
 ### What this tests: up to 5 ranks, more rounds, buffers, different numbers of steps, float32, samples as matrices.
 import torch
 
-from distlib.exercises.large_batches.checks import Rounds, check_local_sgd_round
+from distlib.exercises import Rounds, check_local_sgd_round
 
 report = check_local_sgd_round(
     local_sgd_round,
@@ -307,7 +307,7 @@ assert max(report[4].trace.messages_sent) <= 8
 # highest that this model tolerates.
 
 # %%
-from distlib.training.datasets import digits
+from distlib.training import digits
 
 train, test = digits()
 average_image = train.images.mean(dim=0)

@@ -109,7 +109,7 @@ for bound in (0, 1, 2, math.inf):
 # **Visible test: 1 point.** Each line has clocks, worker and bound; then what is right; then what usually goes wrong.
 
 # %% test="may_proceed_visible" points=1
-from distlib.checks.questions import check_answers
+from distlib.exercises import check_answers
 
 report = check_answers(
     may_proceed,
@@ -169,7 +169,7 @@ print(report)
 ### What this tests: up to 12 workers, other clocks and bounds, also large ones, the slowest worker at any place.
 from random import Random
 
-from distlib.checks.questions import check_answers
+from distlib.exercises import check_answers
 
 draw = Random(73)
 questions = [
@@ -355,7 +355,7 @@ print("what is wrong:", sound_plan(plan, [(30, 4), (5, 8)], 2, 48))
 # **Visible test: 2 points.**
 
 # %% test="shard_parameters_visible" points=2
-from distlib.checks.questions import check_each
+from distlib.exercises import check_each
 
 report = check_each(
     shard_parameters,
@@ -382,7 +382,7 @@ print(report)
 ### What this tests: up to 7 servers, many tensors of different sizes and dtypes, very large ones, too.
 from random import Random
 
-from distlib.checks.questions import check_each
+from distlib.exercises import check_each
 
 draw = Random(74)
 questions = [
@@ -503,7 +503,7 @@ print("the worker ends with", [round(number, 2) for number in last])
 # **Visible test: 3 points.** Your worker and a server of the test, with 1 to 3 steps.
 
 # %% test="worker_loop_visible" points=3
-from distlib.exercises.parameter_server.checks import check_worker_loop
+from distlib.exercises import check_worker_loop
 
 report = check_worker_loop(worker_loop, steps=[1, 2, 3])
 assert len(report) == 3
@@ -520,7 +520,7 @@ print(report)
 ### What this tests: a server on ranks 1, 2 and 5, other dtypes, up to 9 steps, and no step at all.
 import torch
 
-from distlib.exercises.parameter_server.checks import check_worker_loop
+from distlib.exercises import check_worker_loop
 
 report = check_worker_loop(worker_loop, steps=[1, 4, 9, 0], server=1, worker=0, seed=71)
 assert len(report) == 4
@@ -678,7 +678,7 @@ for bound in (0, 1, math.inf):
 # worker gets, when it gets it, and at what you return.
 
 # %% test="server_loop_visible" points=5
-from distlib.exercises.parameter_server.checks import check_server_loop
+from distlib.exercises import check_server_loop
 
 report = check_server_loop(
     server_loop,
@@ -706,7 +706,7 @@ print(report)
 ### What this tests: up to 6 workers, several bounds and dtypes, a server on ranks 1 and 2, workers that come late.
 import torch
 
-from distlib.exercises.parameter_server.checks import check_server_loop
+from distlib.exercises import check_server_loop
 
 six = [
     [0.1 * rank, *(1 + 0.17 * rank + 0.05 * k * (-1) ** rank for k in range(4)), 0.0]
@@ -756,7 +756,7 @@ assert [seen[1]["updates"] for seen in report] == [[{0: 0}, {0: 0}]] * 2
 # A gradient takes a worker 10 ms of virtual time, but worker 3 needs 40 ms.
 
 # %%
-from distlib.training.datasets import digits
+from distlib.training import digits
 
 train, test = digits()
 

@@ -98,7 +98,7 @@ print(mixing_matrix([[1], [0, 2], [1]]))
 # **Visible test: 3 points.** A pair, a triangle, a path, a ring, and a star.
 
 # %% test="mixing_matrix_visible" points=3
-from distlib.exercises.decentralized.checks import check_mixing_matrix
+from distlib.exercises import check_mixing_matrix
 
 pair, triangle = [[1], [0]], [[1, 2], [0, 2], [0, 1]]
 path, square, star = (
@@ -121,7 +121,7 @@ print(report)
 ### What this tests: irregular graphs of up to 12 ranks, a star, neighbors in any order, a complete graph, one rank.
 import random
 
-from distlib.exercises.decentralized.checks import check_mixing_matrix
+from distlib.exercises import check_mixing_matrix
 
 
 def drawn(ranks: int, edges: int, seed: int) -> list[list[int]]:
@@ -237,8 +237,8 @@ print(three.trace.summary())
 # most that part of the distance.
 
 # %% test="gossip_average_visible" points=5
-from distlib.exercises.decentralized.checks import Gossip, check_gossip_average
-from distlib.training.mixing import metropolis_weights, ring, star
+from distlib.exercises import Gossip, check_gossip_average
+from distlib.training import metropolis_weights, mixing
 
 pair, path = (
     torch.tensor([[2.0, 1.0], [1.0, 2.0]]).double() / 3,
@@ -251,8 +251,8 @@ report = check_gossip_average(
         Gossip(path),
         Gossip(path, rounds=2),
         Gossip(pair, rounds=3, length=1),
-        Gossip(metropolis_weights(star(4)), rounds=3, dtype=torch.float32),
-        Gossip(metropolis_weights(ring(5)), rounds=4),
+        Gossip(metropolis_weights(mixing.star(4)), rounds=3, dtype=torch.float32),
+        Gossip(metropolis_weights(mixing.ring(5)), rounds=4),
         Gossip(one_way, rounds=3),
     ],
 )
@@ -281,13 +281,12 @@ print(report)
 # The hidden tests of gossip_average stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 9 ranks, irregular and one-way graphs, no round, one rank, tensors that are not contiguous.
-from distlib.exercises.decentralized.checks import Gossip, check_gossip_average
-from distlib.training.mixing import (
+from distlib.exercises import Gossip, check_gossip_average
+from distlib.training import (
     metropolis_weights,
+    mixing,
     one_peer_exponential,
-    ring,
     static_exponential,
-    torus,
 )
 
 uneven = (
@@ -304,8 +303,8 @@ report = check_gossip_average(
         Gossip(house, rounds=0),
         Gossip(static_exponential(5), rounds=2, dtype=torch.float32),
         Gossip(one_peer_exponential(4)[1], rounds=1, length=1, layout="scalar"),
-        Gossip(metropolis_weights(torus(3, 3)), rounds=2),
-        Gossip(metropolis_weights(ring(7)), rounds=9, length=3),
+        Gossip(metropolis_weights(mixing.torus(3, 3)), rounds=2),
+        Gossip(metropolis_weights(mixing.ring(7)), rounds=9, length=3),
         Gossip(torch.tensor([[3.0, 1.0], [1.0, 3.0]]).double() / 4, rounds=3),
         Gossip(
             (4 * torch.eye(3) + torch.eye(3).roll(1, dims=0)).double() / 5, rounds=2, length=2
@@ -442,8 +441,8 @@ for learning_rate in (0.5, 0.1, 0.01):
 # and at every message.
 
 # %% test="decentralized_step_visible" points=5
-from distlib.exercises.decentralized.checks import Training, check_decentralized_step
-from distlib.training.mixing import metropolis_weights, ring, star
+from distlib.exercises import GossipTraining, check_decentralized_step
+from distlib.training import metropolis_weights, mixing
 
 pair, path = (
     torch.tensor([[2.0, 1.0], [1.0, 2.0]]).double() / 3,
@@ -453,12 +452,12 @@ one_way = (torch.eye(4) + torch.eye(4).roll(1, dims=0)).double() / 2
 report = check_decentralized_step(
     decentralized_step,
     plans=[
-        Training(path),
-        Training(path, steps=3, rate=0.25),
-        Training(pair, steps=2, length=1),
-        Training(metropolis_weights(star(4)), steps=2, dtype=torch.float32),
-        Training(metropolis_weights(ring(5)), steps=5),
-        Training(one_way, steps=3),
+        GossipTraining(path),
+        GossipTraining(path, steps=3, rate=0.25),
+        GossipTraining(pair, steps=2, length=1),
+        GossipTraining(metropolis_weights(mixing.star(4)), steps=2, dtype=torch.float32),
+        GossipTraining(metropolis_weights(mixing.ring(5)), steps=5),
+        GossipTraining(one_way, steps=3),
     ],
 )
 assert report[0].trace.bytes_sent == [32, 2 * 32, 32]  # 4 float64 are 32 bytes
@@ -480,14 +479,12 @@ print(report)
 # The hidden tests of decentralized_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 9 ranks, irregular and one-way graphs, one rank, a rate of 0, memory that is not contiguous.
-from distlib.exercises.decentralized.checks import Training, check_decentralized_step
-from distlib.training.mixing import (
+from distlib.exercises import GossipTraining, check_decentralized_step
+from distlib.training import (
     metropolis_weights,
+    mixing,
     one_peer_exponential,
-    ring,
-    star,
     static_exponential,
-    torus,
 )
 
 uneven = (
@@ -497,21 +494,21 @@ house = metropolis_weights([[1, 4], [0, 2, 4], [1, 3], [2, 4], [0, 1, 3]])
 report = check_decentralized_step(
     decentralized_step,
     plans=[
-        Training(uneven),
-        Training(uneven, steps=4, length=9, layout="transposed"),
-        Training(house, steps=3, length=5, layout="strided", rate=0.1),
-        Training(house, rate=0.0),
-        Training(torch.ones(1, 1).double(), steps=2),
-        Training(static_exponential(5), steps=2, dtype=torch.float32),
-        Training(one_peer_exponential(4)[1], steps=2, length=1, layout="scalar"),
-        Training(metropolis_weights(star(6)), steps=3),
-        Training(metropolis_weights(torus(3, 3)), steps=2),
-        Training(metropolis_weights(ring(7)), steps=5, length=3),
-        Training(torch.tensor([[3.0, 1.0], [1.0, 3.0]]).double() / 4, steps=3),
-        Training(
+        GossipTraining(uneven),
+        GossipTraining(uneven, steps=4, length=9, layout="transposed"),
+        GossipTraining(house, steps=3, length=5, layout="strided", rate=0.1),
+        GossipTraining(house, rate=0.0),
+        GossipTraining(torch.ones(1, 1).double(), steps=2),
+        GossipTraining(static_exponential(5), steps=2, dtype=torch.float32),
+        GossipTraining(one_peer_exponential(4)[1], steps=2, length=1, layout="scalar"),
+        GossipTraining(metropolis_weights(mixing.star(6)), steps=3),
+        GossipTraining(metropolis_weights(mixing.torus(3, 3)), steps=2),
+        GossipTraining(metropolis_weights(mixing.ring(7)), steps=5, length=3),
+        GossipTraining(torch.tensor([[3.0, 1.0], [1.0, 3.0]]).double() / 4, steps=3),
+        GossipTraining(
             (4 * torch.eye(3) + torch.eye(3).roll(1, dims=0)).double() / 5, steps=3, length=2
         ),
-        Training(
+        GossipTraining(
             torch.tensor([[99.0, 1.0, 0.0], [1.0, 69.0, 30.0], [0.0, 30.0, 70.0]]).double()
             / 100,
             steps=2,

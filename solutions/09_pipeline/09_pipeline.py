@@ -36,7 +36,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from distlib import Communicator, SimulatedWorld, World
-from distlib.training.schedules import parse_schedule, schedule_grid, time_schedule
+from distlib.training import parse_schedule, schedule_grid, time_schedule
 
 two = World(2)  # two ranks to try things on
 
@@ -106,7 +106,7 @@ show(gpipe(4, 4))
 # **Visible test: 2 points.**
 
 # %% test="gpipe_visible" points=2
-from distlib.exercises.pipeline.checks import check_gpipe
+from distlib.exercises import check_gpipe
 
 report = check_gpipe(gpipe, sizes=[(2, 3), (1, 1), (1, 3), (3, 2), (4, 4)])
 assert [len(row) for row in report.answers[0]] == [6, 6]
@@ -120,7 +120,7 @@ print(report)
 # The hidden tests of gpipe stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 12 stages and 20 microbatches, more stages than microbatches, and the other way round.
-from distlib.exercises.pipeline.checks import check_gpipe
+from distlib.exercises import check_gpipe
 
 report = check_gpipe(
     gpipe, sizes=[(2, 1), (5, 1), (3, 3), (8, 2), (4, 16), (12, 20), (1, 4)], drawn=6, seed=91
@@ -197,7 +197,7 @@ show(one_forward_one_backward(3, 7))
 # **Visible test: 3 points.**
 
 # %% test="one_forward_one_backward_visible" points=3
-from distlib.exercises.pipeline.checks import check_one_forward_one_backward
+from distlib.exercises import check_one_forward_one_backward
 
 report = check_one_forward_one_backward(
     one_forward_one_backward, sizes=[(3, 4), (1, 1), (2, 2), (2, 4), (3, 6), (4, 2), (4, 8)]
@@ -213,7 +213,7 @@ print(report)
 # The hidden tests of one_forward_one_backward stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 12 stages and 20 microbatches, more stages than microbatches, and the other way round.
-from distlib.exercises.pipeline.checks import check_one_forward_one_backward
+from distlib.exercises import check_one_forward_one_backward
 
 report = check_one_forward_one_backward(
     one_forward_one_backward,
@@ -392,8 +392,7 @@ print("alone: ", loss.item(), *(stage.weight.grad.flatten().tolist() for stage i
 # each; in one case the last one has fewer. One case has another loss function, and one calls `run_stage` twice.
 
 # %% test="run_stage_visible" points=5
-from distlib.exercises.pipeline.cases import Plan
-from distlib.exercises.pipeline.checks import check_run_stage
+from distlib.exercises import Plan, check_run_stage
 from distlib.training import schedules
 
 report = check_run_stage(
@@ -425,8 +424,7 @@ print(report)
 # The hidden tests of run_stage stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 11 ranks, uneven microbatches, other features, any order of actions, another loss, two calls.
-from distlib.exercises.pipeline.cases import Plan
-from distlib.exercises.pipeline.checks import check_run_stage
+from distlib.exercises import Plan, check_run_stage
 from distlib.training import schedules
 
 crossed = schedules.parse_schedule(

@@ -121,7 +121,7 @@ for rank, (losses, gradient) in enumerate(two.run(try_torch)):
 # and at how many microbatches a rank keeps at the same time.
 
 # %% test="pipeline_step_visible" points=4
-from distlib.exercises.pipeline.pipelining_checks import TorchStep, check_pipeline_step
+from distlib.exercises import TorchStep, check_pipeline_step
 
 report = check_pipeline_step(
     pipeline_step,
@@ -145,7 +145,7 @@ print(report)
 # The hidden tests of pipeline_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, as many microbatches as ranks and more, other features, mean and sum; drawn sizes.
-from distlib.exercises.pipeline.pipelining_checks import TorchStep, check_pipeline_step
+from distlib.exercises import TorchStep, check_pipeline_step
 
 report = check_pipeline_step(
     pipeline_step,

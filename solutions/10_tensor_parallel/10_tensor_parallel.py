@@ -201,8 +201,7 @@ print(two.trace.summary())
 # layers, made just before and just after.
 
 # %% test="ColumnParallelLinear_visible" points=3
-from distlib.exercises.tensor_parallel.cases import Column
-from distlib.exercises.tensor_parallel.checks import check_column_parallel_linear
+from distlib.exercises import Column, check_column_parallel_linear
 
 report = check_column_parallel_linear(
     ColumnParallelLinear,
@@ -230,8 +229,7 @@ print(report)
 # The hidden tests of ColumnParallelLinear stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, several batches, inputs of 1 to 4 dimensions, other layers, memory not contiguous.
-from distlib.exercises.tensor_parallel.cases import Column
-from distlib.exercises.tensor_parallel.checks import check_column_parallel_linear
+from distlib.exercises import Column, check_column_parallel_linear
 
 report = check_column_parallel_linear(
     ColumnParallelLinear,
@@ -360,8 +358,7 @@ print(two.trace.summary())
 # **Visible test: 3 points.** As in part 1.
 
 # %% test="RowParallelLinear_visible" points=3
-from distlib.exercises.tensor_parallel.cases import Row
-from distlib.exercises.tensor_parallel.checks import check_row_parallel_linear
+from distlib.exercises import Row, check_row_parallel_linear
 
 report = check_row_parallel_linear(
     RowParallelLinear,
@@ -389,8 +386,7 @@ print(report)
 # The hidden tests of RowParallelLinear stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, several batches, inputs of 1 to 4 dimensions, other layers, memory not contiguous.
-from distlib.exercises.tensor_parallel.cases import Row
-from distlib.exercises.tensor_parallel.checks import check_row_parallel_linear
+from distlib.exercises import Row, check_row_parallel_linear
 
 report = check_row_parallel_linear(
     RowParallelLinear,
@@ -464,7 +460,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from distlib import torch_distributed
-from distlib.exercises.tensor_parallel.dtensor_plays import Transformer
+from distlib.exercises import Transformer
 
 # %%
 print(Transformer(tokens=5, blocks=1, heads=2, head_size=2, hidden=6, gated=True))
@@ -541,7 +537,7 @@ print("bytes of all-reduces:", sum(message.nbytes for message in calls))
 # those of a single process, and counts the bytes by kind of call. In the first case there is no backward pass.
 
 # %% test="parallelize_visible" points=4
-from distlib.exercises.tensor_parallel.dtensor_checks import CutModel, Sizes, check_parallelize
+from distlib.exercises import CutModel, Sizes, check_parallelize
 
 report = check_parallelize(
     parallelize,
@@ -565,7 +561,7 @@ print(report)
 # The hidden tests of parallelize stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks and 4 blocks, with and without gate and biases; sizes that are drawn.
-from distlib.exercises.tensor_parallel.dtensor_checks import CutModel, Sizes, check_parallelize
+from distlib.exercises import CutModel, Sizes, check_parallelize
 
 report = check_parallelize(
     parallelize,

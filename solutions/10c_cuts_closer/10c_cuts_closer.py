@@ -244,8 +244,7 @@ print(two.trace.summary())
 # **Visible test: 4 points.** Outputs and gradients against a single process, what each rank reads, and the bytes.
 
 # %% test="parallel_attention_visible" points=4
-from distlib.exercises.tensor_parallel.cases import Attention
-from distlib.exercises.tensor_parallel.checks import check_parallel_attention
+from distlib.exercises import Attention, check_parallel_attention
 
 report = check_parallel_attention(
     parallel_attention,
@@ -276,8 +275,7 @@ print(report)
 # The hidden tests of parallel_attention stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, up to 12 heads, large heads and scores, several batches, other weights, strides.
-from distlib.exercises.tensor_parallel.cases import Attention
-from distlib.exercises.tensor_parallel.checks import check_parallel_attention
+from distlib.exercises import Attention, check_parallel_attention
 
 report = check_parallel_attention(
     parallel_attention,
@@ -410,8 +408,7 @@ print(two.trace.summary())
 # **Visible test: 4 points.** Losses and gradients against a single process that has all logits, and the bytes.
 
 # %% test="vocabulary_parallel_loss_visible" points=4
-from distlib.exercises.tensor_parallel.checks import check_vocabulary_parallel_loss
-from distlib.exercises.tensor_parallel.vocabulary_cases import Loss
+from distlib.exercises import Loss, check_vocabulary_parallel_loss
 
 report = check_vocabulary_parallel_loss(
     vocabulary_parallel_loss,
@@ -441,8 +438,7 @@ print(report)
 # The hidden tests of vocabulary_parallel_loss stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, shares of one token, several batches, large logits, positions that lie far apart.
-from distlib.exercises.tensor_parallel.checks import check_vocabulary_parallel_loss
-from distlib.exercises.tensor_parallel.vocabulary_cases import Loss
+from distlib.exercises import Loss, check_vocabulary_parallel_loss
 
 report = check_vocabulary_parallel_loss(
     vocabulary_parallel_loss,

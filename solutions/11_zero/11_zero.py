@@ -111,7 +111,7 @@ print(memory_by_stage([7_500_000_000], world_size=64))  # the first figure of th
 # **Visible test: 2 points.**
 
 # %% test="memory_by_stage_visible" points=2
-from distlib.exercises.zero.checks import check_memory_by_stage
+from distlib.exercises import check_memory_by_stage
 
 report = check_memory_by_stage(
     memory_by_stage,
@@ -137,7 +137,7 @@ print(report)
 ### What this tests: random models, up to 64 ranks, units smaller than the number of ranks, numbers of other sizes.
 import random
 
-from distlib.exercises.zero.checks import check_memory_by_stage
+from distlib.exercises import check_memory_by_stage
 
 draw = random.Random(111)
 questions = [
@@ -259,8 +259,7 @@ print(two.trace.summary())
 # that are alive between the steps.
 
 # %% test="ShardedOptimizer_visible" points=3
-from distlib.exercises.zero.cases import Optimizing
-from distlib.exercises.zero.checks import check_sharded_optimizer
+from distlib.exercises import Optimizing, check_sharded_optimizer
 
 report = check_sharded_optimizer(
     ShardedOptimizer,
@@ -286,8 +285,7 @@ print(report)
 ### What this tests: up to 6 ranks, more shapes, float32, steps on two sets of parameters in turn.
 import torch
 
-from distlib.exercises.zero.cases import Optimizing
-from distlib.exercises.zero.checks import check_sharded_optimizer
+from distlib.exercises import Optimizing, check_sharded_optimizer
 
 report = check_sharded_optimizer(
     ShardedOptimizer,
@@ -445,8 +443,7 @@ print(two.trace.summary())
 # It looks at the kind and the size of each message. A block is a LayerNorm and an MLP.
 
 # %% test="train_fully_sharded_visible" points=4
-from distlib.exercises.zero.fsdp_cases import Wrapping
-from distlib.exercises.zero.fsdp_checks import check_train_fully_sharded
+from distlib.exercises import Wrapping, check_train_fully_sharded
 
 report = check_train_fully_sharded(
     train_fully_sharded,
@@ -472,8 +469,7 @@ print(report)
 ### What this tests: up to 5 ranks and 4 blocks, frozen layers, float32, steps of one to five microbatches, no clipping.
 import torch
 
-from distlib.exercises.zero.fsdp_cases import Wrapping
-from distlib.exercises.zero.fsdp_checks import check_train_fully_sharded
+from distlib.exercises import Wrapping, check_train_fully_sharded
 
 report = check_train_fully_sharded(
     train_fully_sharded,

@@ -208,8 +208,7 @@ print(two.trace.summary())
 # written holds NaN in it.
 
 # %% test="shard_gradients_visible" points=3
-from distlib.exercises.zero.cases import Clipping
-from distlib.exercises.zero.checks import check_shard_gradients
+from distlib.exercises import Clipping, check_shard_gradients
 
 report = check_shard_gradients(
     shard_gradients,
@@ -240,8 +239,7 @@ import math
 
 import torch
 
-from distlib.exercises.zero.cases import Clipping
-from distlib.exercises.zero.checks import check_shard_gradients
+from distlib.exercises import Clipping, check_shard_gradients
 
 report = check_shard_gradients(
     shard_gradients,
@@ -431,8 +429,7 @@ print(two.trace.summary())
 # What computes first, a layer or a unit, may be registered last.
 
 # %% test="FullyShardedModule_visible" points=5
-from distlib.exercises.zero.unit_cases import Sharding
-from distlib.exercises.zero.unit_checks import check_fully_sharded_module
+from distlib.exercises import Sharding, check_fully_sharded_module
 
 report = check_fully_sharded_module(
     FullyShardedModule,
@@ -461,8 +458,7 @@ print(report)
 ### What this tests: up to 5 ranks, more units, small ones, of other layers each, without biases, of several tensors.
 import torch
 
-from distlib.exercises.zero.unit_cases import Sharding
-from distlib.exercises.zero.unit_checks import check_fully_sharded_module
+from distlib.exercises import Sharding, check_fully_sharded_module
 
 report = check_fully_sharded_module(
     FullyShardedModule,
@@ -582,8 +578,7 @@ if states[0].get("optimizer"):
 # **Visible test: 2 points.** It compares the state with one process, before and after more steps.
 
 # %% test="whole_state_visible" points=2
-from distlib.exercises.zero.checkpoint_cases import Break
-from distlib.exercises.zero.checkpoint_checks import check_whole_state
+from distlib.exercises import Break, check_whole_state
 
 report = check_whole_state(
     whole_state,
@@ -607,8 +602,7 @@ print(report)
 ### What this tests: up to 5 ranks, ranks without rows, frozen layers, no biases, float32, amsgrad, three groups.
 import torch
 
-from distlib.exercises.zero.checkpoint_cases import Break
-from distlib.exercises.zero.checkpoint_checks import check_whole_state
+from distlib.exercises import Break, check_whole_state
 
 report = check_whole_state(
     whole_state,
@@ -682,8 +676,7 @@ for rank, (bias, steps) in enumerate(two.run(try_loading, states[0], timeout=60)
 # steps.
 
 # %% test="load_whole_state_visible" points=2
-from distlib.exercises.zero.checkpoint_cases import Break
-from distlib.exercises.zero.checkpoint_checks import check_load_whole_state
+from distlib.exercises import Break, check_load_whole_state
 
 report = check_load_whole_state(
     load_whole_state,
@@ -707,8 +700,7 @@ print(report)
 ### What this tests: up to 5 ranks, ranks without rows, frozen layers, no biases, float32, amsgrad, three groups.
 import torch
 
-from distlib.exercises.zero.checkpoint_cases import Break
-from distlib.exercises.zero.checkpoint_checks import check_load_whole_state
+from distlib.exercises import Break, check_load_whole_state
 
 report = check_load_whole_state(
     load_whole_state,

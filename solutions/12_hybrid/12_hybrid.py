@@ -91,7 +91,7 @@ for axis in ("dp", "pp", "tp"):
 # **Visible test: 1 point.**
 
 # %% test="mesh_groups_visible" points=1
-from distlib.exercises.hybrid.checks import check_mesh_groups
+from distlib.exercises import check_mesh_groups
 
 report = check_mesh_groups(
     mesh_groups, meshes=[{"dp": 2, "pp": 2, "tp": 2}, {"dp": 2, "tp": 3}, {"dp": 4}]
@@ -107,7 +107,7 @@ print(report)
 # The hidden tests of mesh_groups stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: axes in other orders, with other names, of one rank, and drawn sizes.
-from distlib.exercises.hybrid.checks import check_mesh_groups
+from distlib.exercises import check_mesh_groups
 
 report = check_mesh_groups(
     mesh_groups,
@@ -188,7 +188,7 @@ for layout in (
 # **Visible test: 1 point.**
 
 # %% test="layout_memory_visible" points=1
-from distlib.exercises.hybrid.checks import check_layout_memory
+from distlib.exercises import check_layout_memory
 
 report = check_layout_memory(
     layout_memory,
@@ -205,7 +205,7 @@ print(report)
 # The hidden tests of layout_memory stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: larger models, more stages than microbatches, and drawn sizes.
-from distlib.exercises.hybrid.checks import check_layout_memory
+from distlib.exercises import check_layout_memory
 
 report = check_layout_memory(
     layout_memory,
@@ -305,7 +305,7 @@ for cluster in (box, boxes):
 # divide the model.
 
 # %% test="layout_seconds_visible" points=2
-from distlib.exercises.hybrid.checks import check_layout_seconds
+from distlib.exercises import check_layout_seconds
 
 report = check_layout_seconds(
     layout_seconds,
@@ -324,7 +324,7 @@ print(report)
 # The hidden tests of layout_seconds stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: nodes of three ranks, so that some groups are on one node and others on two; large nodes, models.
-from distlib.exercises.hybrid.checks import check_layout_seconds
+from distlib.exercises import check_layout_seconds
 
 report = check_layout_seconds(
     layout_seconds,
@@ -413,7 +413,7 @@ for memory in (80e9, 40e9, 16e9):
 # **Visible test: 2 points.** Each cluster is asked with much memory, with less and less, and with too little.
 
 # %% test="choose_strategy_visible" points=2
-from distlib.exercises.hybrid.checks import check_choose_strategy
+from distlib.exercises import check_choose_strategy
 
 report = check_choose_strategy(
     choose_strategy,
@@ -430,7 +430,7 @@ print(report)
 # The hidden tests of choose_strategy stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: clusters of up to 24 ranks, models small and large that leave few layouts, and no memory.
-from distlib.exercises.hybrid.checks import check_choose_strategy
+from distlib.exercises import check_choose_strategy
 
 report = check_choose_strategy(
     choose_strategy,

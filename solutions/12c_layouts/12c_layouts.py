@@ -112,7 +112,7 @@ for rank, told in enumerate(eight.run(numbers)):
 # **Visible test: 2 points.** It lets the groups talk to each other: so it knows who is in each.
 
 # %% test="build_mesh_visible" points=2
-from distlib.exercises.hybrid.checks import check_build_mesh
+from distlib.exercises import check_build_mesh
 
 report = check_build_mesh(
     build_mesh,
@@ -129,7 +129,7 @@ print(report)
 # The hidden tests of build_mesh stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: axes in other orders, axes of one rank, more ranks, and meshes with too many ranks or too few.
-from distlib.exercises.hybrid.checks import check_build_mesh
+from distlib.exercises import check_build_mesh
 
 report = check_build_mesh(
     build_mesh,
@@ -308,8 +308,7 @@ print(
 # output is multiplied.
 
 # %% test="hybrid_step_visible" points=4
-from distlib.exercises.hybrid.cases import MeshPlan
-from distlib.exercises.hybrid.checks import check_hybrid_step
+from distlib.exercises import MeshPlan, check_hybrid_step
 
 report = check_hybrid_step(
     hybrid_step,
@@ -336,8 +335,7 @@ print(report)
 # The hidden tests of hybrid_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 12 ranks, axes in other orders, up to 6 microbatches, replicas with different samples.
-from distlib.exercises.hybrid.cases import MeshPlan
-from distlib.exercises.hybrid.checks import check_hybrid_step
+from distlib.exercises import MeshPlan, check_hybrid_step
 
 report = check_hybrid_step(
     hybrid_step,
@@ -439,7 +437,7 @@ for rank, (norm, gradients) in enumerate(eight.run(try_clip)):
 # **Visible test: 2 points.**
 
 # %% test="clip_gradients_visible" points=2
-from distlib.exercises.hybrid.checks import check_clip_gradients
+from distlib.exercises import check_clip_gradients
 
 report = check_clip_gradients(
     clip_gradients,
@@ -461,7 +459,7 @@ print(report)
 # The hidden tests of clip_gradients stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: larger meshes, other orders, norms below the limit and tiny ones, many gradients and none.
-from distlib.exercises.hybrid.checks import check_clip_gradients
+from distlib.exercises import check_clip_gradients
 
 report = check_clip_gradients(
     clip_gradients,
@@ -653,8 +651,7 @@ for sizes in ((2, 2), (4, 1)):
 # process, and looks at the kind and the size of each message.
 
 # %% test="train_on_mesh_visible" points=3
-from distlib.exercises.hybrid.two_axes_cases import TwoAxes
-from distlib.exercises.hybrid.two_axes_checks import check_train_on_mesh
+from distlib.exercises import TwoAxes, check_train_on_mesh
 
 report = check_train_on_mesh(
     train_on_mesh,
@@ -678,8 +675,7 @@ print(report)
 # The hidden tests of train_on_mesh stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: axes of one to four ranks, one to four blocks, one to four steps, with and without clipping.
-from distlib.exercises.hybrid.two_axes_cases import TwoAxes
-from distlib.exercises.hybrid.two_axes_checks import check_train_on_mesh
+from distlib.exercises import TwoAxes, check_train_on_mesh
 
 report = check_train_on_mesh(
     train_on_mesh,

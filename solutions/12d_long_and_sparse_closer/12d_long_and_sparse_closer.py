@@ -136,7 +136,7 @@ for causal, scale in ((False, 1.0), (True, 1.0), (True, 100.0)):
 # scale of queries and keys, and the numbers of heads, positions and features; where these are missing, they are drawn.
 
 # %% test="ring_attention_visible" points=4
-from distlib.exercises.long_and_sparse.checks import check_ring_attention
+from distlib.exercises import check_ring_attention
 
 report = check_ring_attention(
     ring_attention,
@@ -161,7 +161,7 @@ print(report)
 # The hidden tests of ring_attention stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 13 ranks, other sizes, with and without a mask, scores far beyond the range of exp, one rank.
-from distlib.exercises.long_and_sparse.checks import check_ring_attention
+from distlib.exercises import check_ring_attention
 
 report = check_ring_attention(
     ring_attention,
@@ -265,7 +265,7 @@ for rank, told in enumerate(four.run(try_dispatch)):
 # How many features a token has is drawn.
 
 # %% test="dispatch_to_experts_visible" points=3
-from distlib.exercises.long_and_sparse.checks import check_dispatch_to_experts
+from distlib.exercises import check_dispatch_to_experts
 
 report = check_dispatch_to_experts(
     dispatch_to_experts,
@@ -287,7 +287,7 @@ print(report)
 # The hidden tests of dispatch_to_experts stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, experts that nobody chooses, ranks without tokens, drawn routings, and one rank.
-from distlib.exercises.long_and_sparse.checks import check_dispatch_to_experts
+from distlib.exercises import check_dispatch_to_experts
 
 report = check_dispatch_to_experts(
     dispatch_to_experts,

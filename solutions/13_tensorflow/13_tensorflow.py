@@ -141,7 +141,7 @@ except ValueError as error:
 # %% test="tf_config_visible" points=2
 from json import loads
 
-from distlib.exercises.tensorflow.checks import check_tf_config
+from distlib.exercises import check_tf_config
 
 two = {"worker": ["10.0.0.2:2222", "10.0.0.3:2222"]}
 all_roles = {
@@ -182,7 +182,7 @@ print(report)
 ### What this tests: random clusters, bad indices, empty roles, shared and bad addresses, unchanged `hosts`.
 from json import loads
 
-from distlib.exercises.tensorflow.checks import check_tf_config
+from distlib.exercises import check_tf_config
 
 many = {
     "ps": [f"p{number}:1" for number in range(5)],
@@ -296,7 +296,7 @@ for losses, weights in (([6.0, 3.0], [1.0, 1.0]), ([9.0, 7.0], [1.0, 0.0])):
 # weight 0. It looks at the share of every replica, and at its gradient.
 
 # %% test="global_batch_loss_visible" points=3
-from distlib.exercises.tensorflow.checks import Shares, check_global_batch_loss
+from distlib.exercises import Shares, check_global_batch_loss
 
 report = check_global_batch_loss(
     global_batch_loss, batches=[Shares([4, 4]), Shares([3, 1], fillers=[0, 1])]
@@ -319,7 +319,7 @@ print(report)
 ### What this tests: a replica without samples, one with samples of weight 0 only, other weights, float64.
 import torch
 
-from distlib.exercises.tensorflow.checks import Shares, check_global_batch_loss
+from distlib.exercises import Shares, check_global_batch_loss
 
 report = check_global_batch_loss(
     global_batch_loss,
@@ -458,7 +458,7 @@ print("copies:", [copy.numpy() for copy in pair.experimental_local_results(weigh
 # graph copies between devices. The gradients have 32 bytes here: 6 numbers of a matrix and 2 of a bias.
 
 # %% test="distributed_train_step_visible" points=5
-from distlib.exercises.tensorflow.checks import Shares, check_distributed_train_step
+from distlib.exercises import Shares, check_distributed_train_step
 
 report = check_distributed_train_step(
     distributed_train_step, plans=[Shares([4, 4]), Shares([5, 2], fillers=[0, 2])]
@@ -481,7 +481,7 @@ print(report)
 # The hidden tests of distributed_train_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: 3 and 4 replicas, other weights, sizes and rate, one without samples, a number as third variable.
-from distlib.exercises.tensorflow.checks import Shares, check_distributed_train_step
+from distlib.exercises import Shares, check_distributed_train_step
 
 report = check_distributed_train_step(
     distributed_train_step,
@@ -591,7 +591,7 @@ for index in range(2):
 # **Visible test: 4 points.** One worker and two; data sets with a full last batch and without.
 
 # %% test="shard_input_visible" points=4
-from distlib.exercises.tensorflow.checks import Pipeline, check_shard_input
+from distlib.exercises import Pipeline, check_shard_input
 
 report = check_shard_input(
     shard_input,
@@ -617,7 +617,7 @@ print(report)
 ### What this tests: three workers, unknown lengths, other shapes and dtypes, a worker without samples, bad numbers.
 import torch
 
-from distlib.exercises.tensorflow.checks import Pipeline, check_shard_input
+from distlib.exercises import Pipeline, check_shard_input
 
 report = check_shard_input(
     shard_input,

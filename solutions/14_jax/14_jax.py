@@ -120,7 +120,7 @@ def ring_all_reduce(piece: jax.Array, axis_name: str) -> jax.Array:
 # `check_vma=False`: JAX does not keep track of what differs between devices. The tests do it like that, too.
 
 # %%
-from distlib.frameworks.jax_collectives import collectives, counted
+from distlib.frameworks import collectives, counted
 
 three = Mesh(np.array(jax.devices()[:3]), ("ranks",))
 everywhere = jax.jit(
@@ -143,11 +143,11 @@ for each in found:
 # **Visible test: 4 points.** One, two and four devices.
 
 # %% test="ring_all_reduce_visible" points=4
-from distlib.exercises.jax_programs.checks import Ring, check_ring_all_reduce
-from distlib.frameworks.jax_collectives import collectives, counted
+from distlib.exercises import Ring, check_jax_ring
+from distlib.frameworks import collectives, counted
 
 rings = [Ring([("ranks", devices)], "ranks", (2, 4)) for devices in (1, 2, 4)]
-report = check_ring_all_reduce(
+report = check_jax_ring(
     ring_all_reduce, rings=rings, uneven=[Ring([("ranks", 4)], "ranks", (10,))]
 )
 assert len(report) == 4
@@ -163,10 +163,10 @@ print(report)
 ### What this tests: 5 devices, whole numbers, other names, a mesh with two axes, a length that does not divide.
 import torch
 
-from distlib.exercises.jax_programs.checks import Ring, check_ring_all_reduce
+from distlib.exercises import Ring, check_jax_ring
 
 grid = [("rows", 2), ("columns", 3)]
-report = check_ring_all_reduce(
+report = check_jax_ring(
     ring_all_reduce,
     rings=[Ring([("x", 5)], "x", (10,), torch.int32), Ring(grid, "columns", (1, 3, 2))],
     uneven=[Ring(grid, "rows", (3,))],
@@ -267,7 +267,7 @@ if hasattr(step, "lower"):
 # and sends.
 
 # %% test="spmd_step_visible" points=5
-from distlib.exercises.jax_programs.checks import Descent, check_spmd_step
+from distlib.exercises import Descent, check_spmd_step
 
 report = check_spmd_step(spmd_step, plans=[Descent(2, samples=12), Descent(4, samples=24)])
 assert len(report) == 2
@@ -281,7 +281,7 @@ print(report)
 # The hidden tests of spmd_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: 2 to 5 devices, not the first ones; lists of dicts; other losses, samples, rates, axes and sizes.
-from distlib.exercises.jax_programs.checks import Descent, check_spmd_step
+from distlib.exercises import Descent, check_spmd_step
 
 report = check_spmd_step(
     spmd_step,
@@ -407,8 +407,8 @@ for way in ("data parallel", "tensor parallel", "fully sharded"):
 # **Visible test: 4 points.** A model of four layers, on four devices.
 
 # %% test="shardings_visible" points=4
-from distlib.exercises.jax_programs.checks import Cut, check_shardings
-from distlib.frameworks.jax_collectives import collectives, counted
+from distlib.exercises import Cut, check_shardings
+from distlib.frameworks import collectives, counted
 
 ways = ("data parallel", "tensor parallel", "fully sharded")
 report = check_shardings(
@@ -425,7 +425,7 @@ print(report)
 # The hidden tests of shardings stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: 2 and 3 devices, 2 to 10 layers, widths that the devices do not divide, another axis, other ways.
-from distlib.exercises.jax_programs.checks import Cut, check_shardings
+from distlib.exercises import Cut, check_shardings
 
 report = check_shardings(
     shardings,

@@ -48,8 +48,7 @@ from torch.nn.functional import mse_loss
 from torch.utils.data import DataLoader, TensorDataset
 
 from distlib import Communicator, RankError, SimulatedWorld
-from distlib.exercises.frameworks.accelerate_plays import Accelerator
-from distlib.exercises.frameworks.fabric_plays import Fabric
+from distlib.exercises import Accelerator, Fabric
 
 # two ranks to try things on; messages travel inside of backward
 two = SimulatedWorld(2, contexts="threads")
@@ -228,7 +227,7 @@ print(sum(message.shape == (2,) for message in two.trace) // 2, "times")
 # a step, and the epochs.
 
 # %% test="fabric_train_visible" points=2
-from distlib.exercises.frameworks.checks import check_fabric_train
+from distlib.exercises import check_fabric_train
 
 report = check_fabric_train(fabric_train, trainings=[(2, 6, 4, 3, 2), (3, 5, 4, 2, 2)])
 assert report[1].trace.bytes_sent[2] > 0  # rank 2's gradients have travelled
@@ -241,7 +240,7 @@ print(report)
 # The hidden tests of fabric_train stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 4 ranks, 1 to 4 epochs, steps of 2 to 4 batches, some with batches left, a third layer.
-from distlib.exercises.frameworks.checks import check_fabric_train
+from distlib.exercises import check_fabric_train
 
 report = check_fabric_train(
     fabric_train,
@@ -263,7 +262,7 @@ assert report[2].trace.bytes_sent[3] > 0
 # and the small one next to it. It takes some seconds, and gives no marks.
 
 # %% tags=["skip-execution"]
-from distlib.exercises.frameworks.real import try_on_the_real_one
+from distlib.exercises import try_on_the_real_one
 
 try_on_the_real_one(fabric_train)
 
@@ -310,7 +309,7 @@ def fabric_evaluate(fabric: Fabric, model: torch.nn.Module, loader: DataLoader) 
 # `evaluations` has the number of ranks, the number of samples, and the batch size.
 
 # %% test="fabric_evaluate_visible" points=1
-from distlib.exercises.frameworks.evaluations import check_fabric_evaluate
+from distlib.exercises import check_fabric_evaluate
 
 report = check_fabric_evaluate(fabric_evaluate, evaluations=[(2, 9, 2), (3, 10, 2)])
 assert report[1].trace.bytes_sent[2] > 0
@@ -323,7 +322,7 @@ print(report)
 # The hidden tests of fabric_evaluate stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 4 ranks, fewer samples than ranks, more batches, and a model of two layers.
-from distlib.exercises.frameworks.evaluations import check_fabric_evaluate
+from distlib.exercises import check_fabric_evaluate
 
 report = check_fabric_evaluate(
     fabric_evaluate,
@@ -433,7 +432,7 @@ print(sum(message.shape == (2,) for message in two.trace) // 2, "times")
 # **Visible test: 2 points.** As in part 1.
 
 # %% test="accelerate_train_visible" points=2
-from distlib.exercises.frameworks.checks import check_accelerate_train
+from distlib.exercises import check_accelerate_train
 
 report = check_accelerate_train(accelerate_train, trainings=[(2, 6, 4, 3, 2), (3, 5, 4, 2, 2)])
 assert report[1].trace.bytes_sent[2] > 0
@@ -446,7 +445,7 @@ print(report)
 # The hidden tests of accelerate_train stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 4 ranks, 1 to 4 epochs, steps of 2 to 4 batches, some with batches left, a third layer.
-from distlib.exercises.frameworks.checks import check_accelerate_train
+from distlib.exercises import check_accelerate_train
 
 report = check_accelerate_train(
     accelerate_train,
@@ -505,7 +504,7 @@ def accelerate_evaluate(
 # **Visible test: 1 point.** As in part 2. Again no rank looks at more samples than its share in whole batches.
 
 # %% test="accelerate_evaluate_visible" points=1
-from distlib.exercises.frameworks.evaluations import check_accelerate_evaluate
+from distlib.exercises import check_accelerate_evaluate
 
 report = check_accelerate_evaluate(accelerate_evaluate, evaluations=[(2, 11, 2), (3, 7, 2)])
 assert report[1].trace.bytes_sent[2] > 0
@@ -518,7 +517,7 @@ print(report)
 # The hidden tests of accelerate_evaluate stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 4 ranks, fewer samples than ranks, more batches, and a model of two layers.
-from distlib.exercises.frameworks.evaluations import check_accelerate_evaluate
+from distlib.exercises import check_accelerate_evaluate
 
 report = check_accelerate_evaluate(
     accelerate_evaluate,

@@ -148,7 +148,7 @@ except ValueError as error:
 # **Visible test: 3 points.**
 
 # %% test="expand_nodelist_visible" points=3
-from distlib.exercises.environments.checks import check_expand_nodelist
+from distlib.exercises import check_expand_nodelist
 
 report = check_expand_nodelist(
     expand_nodelist,
@@ -179,7 +179,7 @@ print(report)
 # The hidden tests of expand_nodelist stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: several groups and brackets, names after brackets, zeros, repeated names, all kinds of bad text.
-from distlib.exercises.environments.checks import check_expand_nodelist
+from distlib.exercises import check_expand_nodelist
 
 report = check_expand_nodelist(
     expand_nodelist,
@@ -325,17 +325,16 @@ for name, value in rendezvous_environment(example).items():
 # variables of something else.
 
 # %% test="rendezvous_environment_visible" points=3
-from distlib.exercises.environments.checks import check_rendezvous_environment
-from distlib.exercises.environments.slurm_steps import Step
+from distlib.exercises import SlurmStep, check_rendezvous_environment
 
 report = check_rendezvous_environment(
     rendezvous_environment,
     steps=[
-        Step("node7", "1"),
-        Step("node[01-02]", "3(x2)"),
-        Step("node[03-05]", "2(x2),1", job_nodes="node[01-05]", job_tasks="4(x2),2(x2),1"),
-        Step("gpu[8-9]-ib,cn1", "1,3,2", job=1_234_567, cyclic=True),
-        Step("node[01-02]", "2(x2)", missing="SLURM_PROCID"),
+        SlurmStep("node7", "1"),
+        SlurmStep("node[01-02]", "3(x2)"),
+        SlurmStep("node[03-05]", "2(x2),1", job_nodes="node[01-05]", job_tasks="4(x2),2(x2),1"),
+        SlurmStep("gpu[8-9]-ib,cn1", "1,3,2", job=1_234_567, cyclic=True),
+        SlurmStep("node[01-02]", "2(x2)", missing="SLURM_PROCID"),
     ],
 )
 found = [answer["returned"] for answer in report.answers[2]]
@@ -351,17 +350,16 @@ print(report)
 # The hidden tests of rendezvous_environment stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: a part of a job, tasks in turn, large job numbers, an address left behind, missing variables.
-from distlib.exercises.environments.checks import check_rendezvous_environment
-from distlib.exercises.environments.slurm_steps import Step
+from distlib.exercises import SlurmStep, check_rendezvous_environment
 
 report = check_rendezvous_environment(
     rendezvous_environment,
     steps=[
-        Step("n[098-101]", "12,1(x2),11", job=9_999),
-        Step("r[1-2]n[1-2]", "3(x4)", job=67_043_327, cyclic=True),
-        Step("z9,a1", "2,1", job=32_767, left_behind=True),
-        Step("m[1-8]", "2,1,3(x2),1,4,2(x2)", job=345_678),
-        Step(
+        SlurmStep("n[098-101]", "12,1(x2),11", job=9_999),
+        SlurmStep("r[1-2]n[1-2]", "3(x4)", job=67_043_327, cyclic=True),
+        SlurmStep("z9,a1", "2,1", job=32_767, left_behind=True),
+        SlurmStep("m[1-8]", "2,1,3(x2),1,4,2(x2)", job=345_678),
+        SlurmStep(
             "b[2-4]",
             "2(x2),1",
             job=19_998,
@@ -369,7 +367,7 @@ report = check_rendezvous_environment(
             job_nodes="a[1-2],b[1-4]",
             job_tasks="4(x6)",
         ),
-        Step(
+        SlurmStep(
             "gpu[8-9]-ib",
             "2,4",
             job=8_888_888,
@@ -378,7 +376,7 @@ report = check_rendezvous_environment(
             left_behind=True,
         ),
         *(
-            Step(
+            SlurmStep(
                 "node[01-02]", "2(x2)", job_nodes="node[01-03]", left_behind=True, missing=name
             )
             for name in (
@@ -391,9 +389,9 @@ report = check_rendezvous_environment(
                 "SLURM_NODEID",
             )
         ),
-        Step("n[1-2]", "1(x2)", job=31_744),  # the ports end at 32,767
-        Step("n[1-2]", "1(x2)", job=32_766),
-        Step("n[01-12]", "2(x12)", job=7),
+        SlurmStep("n[1-2]", "1(x2)", job=31_744),  # the ports end at 32,767
+        SlurmStep("n[1-2]", "1(x2)", job=32_766),
+        SlurmStep("n[01-12]", "2(x12)", job=7),
     ],
     seed=162,
 )
@@ -537,8 +535,7 @@ print(simulated.trace.summary())
 # `30-halftmp` is only a part of it. `30-zero` is `step-030.pt`.
 
 # %% test="resume_visible" points=5
-from distlib.exercises.environments.checkpoint_disks import Disks
-from distlib.exercises.environments.checks import check_resume
+from distlib.exercises import Disks, check_resume
 
 report = check_resume(
     resume,
@@ -571,8 +568,7 @@ print(report)
 # The hidden tests of resume stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 8 ranks and 3 layers, large files, all kinds of damage, files that are no checkpoints.
-from distlib.exercises.environments.checkpoint_disks import Disks
-from distlib.exercises.environments.checks import check_resume
+from distlib.exercises import Disks, check_resume
 
 report = check_resume(
     resume,

@@ -116,7 +116,7 @@ examine(try_log)
 # **Visible test: 1 point.** It looks at what each rank returns, and whether the loss has stayed.
 
 # %% test="log_mean_loss_visible" points=1
-from distlib.exercises.hang_clinic.checks import check_log_mean_loss
+from distlib.exercises import check_log_mean_loss
 
 report = check_log_mean_loss(log_mean_loss, world_sizes=(2, 3, 1))
 assert report[0].trace.bytes_sent[1] >= 8  # rank 1's loss has travelled
@@ -129,7 +129,7 @@ print(report)
 # The hidden tests of log_mean_loss stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 9 ranks.
-from distlib.exercises.hang_clinic.checks import check_log_mean_loss
+from distlib.exercises import check_log_mean_loss
 
 report = check_log_mean_loss(log_mean_loss, world_sizes=(2, 3, 4, 6, 9, 1), seed=171)
 assert report[0].trace.bytes_sent[1] >= 8
@@ -198,7 +198,7 @@ examine(try_files)
 # **Visible test: 1 point.** Each of `failing` is a number of ranks, and those on which reading fails.
 
 # %% test="sum_of_files_visible" points=1
-from distlib.exercises.hang_clinic.checks import check_sum_of_files
+from distlib.exercises import check_sum_of_files
 
 report = check_sum_of_files(sum_of_files, failing=[(2, [1]), (3, []), (4, [0, 2]), (1, [])])
 assert len(report) == 4
@@ -211,7 +211,7 @@ print(report)
 # The hidden tests of sum_of_files stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 12 ranks, files of other shapes, reading that fails on one, on several, on all, on none.
-from distlib.exercises.hang_clinic.checks import check_sum_of_files
+from distlib.exercises import check_sum_of_files
 
 report = check_sum_of_files(
     sum_of_files,
@@ -282,7 +282,7 @@ examine(try_names)
 # shape.
 
 # %% test="average_by_name_visible" points=1
-from distlib.exercises.hang_clinic.failing import check_average_by_name
+from distlib.exercises import check_average_by_name
 
 report = check_average_by_name(
     average_by_name, models=[(2, 2, True), (2, 3, False), (3, 4, True), (1, 3, False)]
@@ -297,7 +297,7 @@ print(report)
 # The hidden tests of average_by_name stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 5 ranks, up to 7 gradients, of one shape and of different ones, matrices among them.
-from distlib.exercises.hang_clinic.failing import check_average_by_name
+from distlib.exercises import check_average_by_name
 
 report = check_average_by_name(
     average_by_name,
@@ -364,7 +364,7 @@ examine(try_start)
 # **Visible test: 1 point.** It compares with what the generators draw.
 
 # %% test="start_alike_visible" points=1
-from distlib.exercises.hang_clinic.silent import check_start_alike
+from distlib.exercises import check_start_alike
 
 report = check_start_alike(start_alike, world_sizes=(2, 3, 1))
 assert len(report) == 3
@@ -377,7 +377,7 @@ print(report)
 # The hidden tests of start_alike stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks.
-from distlib.exercises.hang_clinic.silent import check_start_alike
+from distlib.exercises import check_start_alike
 
 report = check_start_alike(start_alike, world_sizes=(2, 3, 4, 6, 1), seeds=2**48, seed=181)
 assert len(report) == 5
@@ -442,7 +442,7 @@ assert len(report) == 5
 # no marks, and nobody else sees it.
 
 # %%
-from distlib.exercises.hang_clinic.by_hand import Riddle
+from distlib.exercises import Riddle
 
 riddle = Riddle()
 riddle.show()
@@ -518,7 +518,7 @@ except NotImplementedError:
 # printed.
 
 # %% test="diagnose_visible" points=4
-from distlib.exercises.hang_clinic.diagnoses import check_diagnose
+from distlib.exercises import check_diagnose
 
 report = check_diagnose(diagnose, each=2)
 assert len(report) == 16
@@ -531,7 +531,7 @@ print(report)
 # The hidden tests of diagnose stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: six drawn incidents of each cause, two of them with more calls in a step.
-from distlib.exercises.hang_clinic.diagnoses import check_diagnose
+from distlib.exercises import check_diagnose
 
 report = check_diagnose(diagnose, each=6, long=2, seed=182)
 assert len(report) == 48

@@ -119,7 +119,7 @@ examine(try_workers)
 # how many of them train.
 
 # %% test="average_workers_visible" points=1
-from distlib.exercises.hang_clinic.checks import check_average_workers
+from distlib.exercises import check_average_workers
 
 report = check_average_workers(average_workers, workers=[(3, 2), (4, 3), (2, 2), (1, 1)])
 assert report[1].trace.bytes_sent[3] == 0
@@ -132,7 +132,7 @@ print(report)
 # The hidden tests of average_workers stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 7 ranks, a single worker, all ranks workers, tensors of other shapes.
-from distlib.exercises.hang_clinic.checks import check_average_workers
+from distlib.exercises import check_average_workers
 
 report = check_average_workers(
     average_workers,
@@ -208,7 +208,7 @@ examine(try_grid)
 # number of columns.
 
 # %% test="reduce_in_grid_visible" points=1
-from distlib.exercises.hang_clinic.groups import check_reduce_in_grid
+from distlib.exercises import check_reduce_in_grid
 
 report = check_reduce_in_grid(reduce_in_grid, grids=[(2, 2), (2, 3), (3, 2), (1, 1)])
 # at least 2 numbers to the other rank of the row, and 2 to that of the column
@@ -222,7 +222,7 @@ print(report)
 # The hidden tests of reduce_in_grid stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 14 ranks, grids with a single row or column and with many, tensors of other shapes.
-from distlib.exercises.hang_clinic.groups import check_reduce_in_grid
+from distlib.exercises import check_reduce_in_grid
 
 report = check_reduce_in_grid(
     reduce_in_grid,
@@ -315,7 +315,7 @@ examine(try_epoch)
 # has, rank by rank, the number of rows in each batch.
 
 # %% test="train_epoch_visible" points=1
-from distlib.exercises.hang_clinic.checks import check_train_epoch
+from distlib.exercises import check_train_epoch
 
 report = check_train_epoch(
     train_epoch,
@@ -337,7 +337,7 @@ print(report)
 # The hidden tests of train_epoch stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, ranks without batches, drawn numbers of batches, and one rank.
-from distlib.exercises.hang_clinic.checks import check_train_epoch
+from distlib.exercises import check_train_epoch
 
 report = check_train_epoch(
     train_epoch,
@@ -423,7 +423,7 @@ examine(try_until)
 # the worlds that `at_once` names, the target is reached from the start.
 
 # %% test="train_until_visible" points=1
-from distlib.exercises.hang_clinic.checks import check_train_until
+from distlib.exercises import check_train_until
 
 report = check_train_until(train_until, world_sizes=(3, 2, 4, 1), at_once=[3])
 assert len(report) == 5
@@ -436,7 +436,7 @@ print(report)
 # The hidden tests of train_until stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, and targets that are reached from the start, or just so, or not in 50 steps.
-from distlib.exercises.hang_clinic.checks import check_train_until
+from distlib.exercises import check_train_until
 
 report = check_train_until(
     train_until, world_sizes=(3, 2, 4, 6, 1), at_once=[2, 3], exact=[4], never=[3, 2], seed=174
@@ -500,7 +500,7 @@ examine(try_gather)
 # **Visible test: 1 point.** Each of `lengths` has, rank by rank, the number of predictions.
 
 # %% test="gather_predictions_visible" points=1
-from distlib.exercises.hang_clinic.failing import check_gather_predictions
+from distlib.exercises import check_gather_predictions
 
 report = check_gather_predictions(
     gather_predictions,
@@ -517,7 +517,7 @@ print(report)
 # The hidden tests of gather_predictions stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, ranks without predictions, and other dtypes.
-from distlib.exercises.hang_clinic.failing import check_gather_predictions
+from distlib.exercises import check_gather_predictions
 
 for dtype, seed in ((torch.float64, 177), (torch.int64, 178)):
     report = check_gather_predictions(
@@ -583,7 +583,7 @@ examine(try_mean)
 # **Visible test: 1 point.** Each of `lengths` has, rank by rank, the number of samples.
 
 # %% test="mean_over_samples_visible" points=1
-from distlib.exercises.hang_clinic.failing import check_mean_over_samples
+from distlib.exercises import check_mean_over_samples
 
 report = check_mean_over_samples(
     mean_over_samples, lengths=[[2, 0], [3, 1], [0, 2, 4], [1, 3, 2, 0], [3]]
@@ -598,7 +598,7 @@ print(report)
 # The hidden tests of mean_over_samples stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, and several without samples.
-from distlib.exercises.hang_clinic.failing import check_mean_over_samples
+from distlib.exercises import check_mean_over_samples
 
 report = check_mean_over_samples(
     mean_over_samples,
@@ -673,7 +673,7 @@ examine(try_blend)
 # done. `compute()` takes a second, and a message 0.3 seconds: together a second, not 1.3.
 
 # %% test="blend_with_next_visible" points=1
-from distlib.exercises.hang_clinic.silent import check_blend_with_next
+from distlib.exercises import check_blend_with_next
 
 report = check_blend_with_next(blend_with_next, world_sizes=(2, 3))
 assert len(set(report[1].trace.bytes_sent)) == 1  # as many from each rank
@@ -686,7 +686,7 @@ print(report)
 # The hidden tests of blend_with_next stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 6 ranks, and tensors of other shapes.
-from distlib.exercises.hang_clinic.silent import check_blend_with_next
+from distlib.exercises import check_blend_with_next
 
 report = check_blend_with_next(
     blend_with_next, world_sizes=(2, 3, 4, 6), dimensions=3, seed=180

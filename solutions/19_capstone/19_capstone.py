@@ -62,10 +62,18 @@ from typing import Any
 
 import torch
 
-from distlib import Cluster, Communicator, Link, PeerLost, SimulatedWorld
-from distlib.collectives import all_reduce, broadcast, ring_all_gather, ring_reduce_scatter
-from distlib.exercises.capstone_project.job_cases import Challenge, waiting_after
-from distlib.exercises.capstone_project.rehearsal import rehearse
+from distlib import (
+    Cluster,
+    Communicator,
+    Link,
+    PeerLost,
+    SimulatedWorld,
+    all_reduce,
+    broadcast,
+    ring_all_gather,
+    ring_reduce_scatter,
+)
+from distlib.exercises import Challenge, rehearse, waiting_after
 
 # what you may call
 OF_THE_COURSE = (all_reduce, broadcast, ring_all_gather, ring_reduce_scatter)
@@ -142,7 +150,7 @@ def train_step(
 # looks at the weights, at how many samples each rank computed for, and at the bytes that it sent.
 
 # %% test="train_step_visible" points=3
-from distlib.exercises.capstone_project.checks import check_train_step
+from distlib.exercises import check_train_step
 
 report = check_train_step(
     train_step, shares=[[[4, 4], [4, 4]], [[3, 1, 4]], [[2, 2, 2], [5, 0, 1]], [[6]]]
@@ -158,7 +166,7 @@ print(report)
 # The hidden tests of train_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: up to 8 ranks, several steps, ranks with a share of 0.
-from distlib.exercises.capstone_project.checks import check_train_step
+from distlib.exercises import check_train_step
 
 report = check_train_step(
     train_step,
@@ -234,7 +242,7 @@ print(predict_step(910, 0.002, Cluster.flat(2, Link(1e-3, 1e7)), [4, 4]))
 # **Visible test: 3 points.** Fast and slow links, one and two nodes, a slow rank. The step is simulated, and compared.
 
 # %% test="predict_step_visible" points=3
-from distlib.exercises.capstone_project.checks import PlannedStep, check_predict_step
+from distlib.exercises import PlannedStep, check_predict_step
 
 report = check_predict_step(
     predict_step,
@@ -258,7 +266,7 @@ print(report)
 # The hidden tests of predict_step stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: other clusters and shares, nodes of one rank, a slow rank that has not the most work, drawn plans.
-from distlib.exercises.capstone_project.checks import PlannedStep, check_predict_step
+from distlib.exercises import PlannedStep, check_predict_step
 
 report = check_predict_step(
     predict_step,
@@ -297,7 +305,7 @@ assert report.answers[5][1] == [24 * 700]
 # gives no marks, and takes about half a minute.
 
 # %%
-from distlib.exercises.capstone_project.gpt_job import GptJob
+from distlib.exercises import GptJob
 
 # change these five: your way
 cluster = Cluster.flat(4, Link(1e-3, 1e8))
@@ -438,7 +446,7 @@ for setting in DANGERS:
 # **Visible test: 3 points.**
 
 # %% test="survive_visible" points=3
-from distlib.exercises.capstone_project.checks import check_survive
+from distlib.exercises import check_survive
 
 report = check_survive(survive, settings=DANGERS)
 assert [seen.results.count(None) for seen in report] == [1, 1, 1, 0]
@@ -452,7 +460,7 @@ print(report)
 # The hidden tests of survive stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: four to six ranks, two targets, deaths at the start, amid messages, before an answer, two in a run.
-from distlib.exercises.capstone_project.checks import check_survive
+from distlib.exercises import check_survive
 
 star = Link(1e-4, 1e8)
 report = check_survive(

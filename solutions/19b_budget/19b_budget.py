@@ -60,10 +60,16 @@ from typing import Any
 
 import torch
 
-from distlib import Cluster, Communicator, Link
-from distlib.collectives import all_reduce, broadcast, ring_all_gather, ring_reduce_scatter
-from distlib.exercises.capstone_project.job_cases import Challenge
-from distlib.exercises.capstone_project.rehearsal import rehearse
+from distlib import (
+    Cluster,
+    Communicator,
+    Link,
+    all_reduce,
+    broadcast,
+    ring_all_gather,
+    ring_reduce_scatter,
+)
+from distlib.exercises import Challenge, rehearse
 
 # what you may call
 OF_THE_COURSE = (all_reduce, broadcast, ring_all_gather, ring_reduce_scatter)
@@ -223,7 +229,7 @@ for setting in CLUSTERS:
 # **Visible test: 4 points.** Four alike, and a slow network.
 
 # %% test="train_visible" points=4
-from distlib.exercises.capstone_project.checks import check_train
+from distlib.exercises import check_train
 
 report = check_train(train, settings=CLUSTERS[:2])
 assert len(report) == 2
@@ -237,9 +243,7 @@ print(report)
 # The hidden tests of train stand here when your work is graded.
 ### BEGIN HIDDEN TESTS
 ### What this tests: three to eight ranks, other targets, a slow network, little memory, a slow rank, two nodes.
-from distlib.checks.training_scores import tell_trainings
-from distlib.exercises.capstone_project.board_scores import train_scores
-from distlib.exercises.capstone_project.checks import check_train
+from distlib.exercises import check_train, tell_trainings, train_scores
 
 report = check_train(
     train,
@@ -276,11 +280,7 @@ tell_trainings(train_scores(report))
 
 # %% tags=["skip-execution"]
 from distlib.draw import curves, timeline
-from distlib.exercises.capstone_project.planned_steps import (
-    PlannedStep,
-    bytes_between,
-    simulated_seconds,
-)
+from distlib.exercises import PlannedStep, bytes_between, simulated_seconds
 
 runs = {
     setting.name: rehearse(train, setting)

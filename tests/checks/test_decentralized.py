@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from distlib.checks.plays.gated import open_gate
-from distlib.exercises.decentralized.checks import Training, _missteps, _points
+from distlib.exercises.decentralized.checks import GossipTraining, _missteps, _points
 from distlib.exercises.decentralized.plays import train
 from distlib.training.mixing import metropolis_weights
 
@@ -22,11 +22,13 @@ ONE_WAY = (3 * torch.eye(4) + 2 * torch.eye(4).roll(1, dims=0) + torch.eye(4).ro
 def test_what_usual_mistakes_leave_differs_from_the_right_step_and_from_each_other(matrix: torch.Tensor) -> None:
     generator = torch.Generator().manual_seed(3)
     x, slopes = torch.randn(2, len(matrix), 4, dtype=torch.float64, generator=generator)
-    left = _missteps(matrix, x, slopes, rate=Training(matrix).rate)
+    left = _missteps(matrix, x, slopes, rate=GossipTraining(matrix).rate)
     if torch.equal(matrix, matrix.T):
         left = {words: values for words, values in left.items() if "row and column" not in words}  # that is no mistake
     for words, values in left.items():
-        assert not any(torch.allclose(matrix @ x - Training(matrix).rate * slopes, value) for value in values), words
+        assert not any(torch.allclose(matrix @ x - GossipTraining(matrix).rate * slopes, value) for value in values), (
+            words
+        )
     for (one, ones), (other, others) in combinations(left.items(), 2):
         assert not any(torch.allclose(a, b) for a in ones for b in others), f"{one} / {other}"
     for (one, ones), (other, others) in combinations(_points(matrix, x).items(), 2):

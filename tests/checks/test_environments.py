@@ -24,7 +24,7 @@ from distlib.exercises.environments.checks import (
 )
 from distlib.exercises.environments.helpers import expand_nodelist
 from distlib.exercises.environments.node_lists import drawn_list, groups_of, names_by_mistake, why_bad, written_out
-from distlib.exercises.environments.slurm_steps import MEANS, Step, counts_of, mistakes
+from distlib.exercises.environments.slurm_steps import MEANS, SlurmStep, counts_of, mistakes
 from distlib.launch.environment import read_placement
 from distlib.launch.node_list import write_out
 from tests.heard import tells
@@ -72,14 +72,14 @@ def test_a_bad_group_is_explained_and_refused_by_the_launcher(group: str, why: s
 # ── steps ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 STEPS = [
-    Step("node7", "1"),
-    Step("node[03-05]", "2(x2),1", job_nodes="node[01-05]", job_tasks="4(x2),2(x2),1"),
-    Step("gpu[8-9]-ib,cn1", "1,3,2", cyclic=True, left_behind=True),
+    SlurmStep("node7", "1"),
+    SlurmStep("node[03-05]", "2(x2),1", job_nodes="node[01-05]", job_tasks="4(x2),2(x2),1"),
+    SlurmStep("gpu[8-9]-ib,cn1", "1,3,2", cyclic=True, left_behind=True),
 ]
 
 
 @pytest.mark.parametrize("step", STEPS, ids=str)
-def test_a_step_is_one_that_the_launcher_reads(step: Step) -> None:
+def test_a_step_is_one_that_the_launcher_reads(step: SlurmStep) -> None:
     for rank in range(len(step.locations())):
         slurm, right = step.variables(rank, step.job), step.right(rank)
         slurm = {name: value for name, value in slurm.items() if name.startswith("SLURM")}
@@ -93,12 +93,12 @@ def test_a_step_is_one_that_the_launcher_reads(step: Step) -> None:
 
 def test_tasks_are_dealt_out_in_blocks_or_in_turn() -> None:
     assert counts_of("2(x3),1") == [2, 2, 2, 1]
-    assert Step("n[1-3]", "2(x2),1").locations() == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
-    assert Step("n[1-3]", "2(x2),1", cyclic=True).locations() == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1)]
+    assert SlurmStep("n[1-3]", "2(x2),1").locations() == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
+    assert SlurmStep("n[1-3]", "2(x2),1", cyclic=True).locations() == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1)]
 
 
 @pytest.mark.parametrize("step", STEPS, ids=str)
-def test_every_variable_has_its_mistakes(step: Step) -> None:
+def test_every_variable_has_its_mistakes(step: SlurmStep) -> None:
     slurm = step.variables(0, step.job)
     assert all(mistakes(name, step, 0, slurm) for name in MEANS)
 

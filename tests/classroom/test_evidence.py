@@ -165,17 +165,16 @@ def cells_that_play(lesson: str) -> list[str]:
     notebook = json.loads((ROOT / "course" / f"{lesson}.ipynb").read_text())
     code = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     chosen = {
-        "12_hybrid": ("from distlib.games.in_lessons import", "attempts = ["),
-        "11_zero": ("from distlib.games.in_lessons import", "swings.append(swing("),
-        "07b_parameter_server": ("from distlib.games.in_lessons import", "print(race("),
+        "12_hybrid": ("from distlib.games import", "attempts = ["),
+        "11_zero": ("from distlib.games import", "swings.append(swing("),
+        "07b_parameter_server": ("from distlib.games import", "print(race("),
         "09_pipeline": ("tried: list", "attempt(\n    1,"),
     }[lesson]
     needs = {
         "11_zero": ["swings = []"],
         "09_pipeline": [
-            "from distlib.draw import pipeline_timeline\nfrom distlib.games.in_lessons import fill\n"
-            "from distlib.training.schedules import ScheduleError\n"
-            "from distlib.training.schedules.puzzle import Attempt, Grid, level_of\nPicture = object"
+            "from distlib.draw import pipeline_timeline\nfrom distlib.games import fill, puzzle\n"
+            "from distlib.training import ScheduleError\nPicture = object"
         ],
     }
     found = [source for source in code if any(start in source for start in chosen)]

@@ -104,7 +104,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "unit_lanes": lambda: draw.unit_lanes({"stage 1": OVERLAPPED}, title="Two units"),
     "who_waits": lambda: draw.who_waits(DeadlockError(HANG)),
 }
-NOT_SHOWN = {"ChunkHistory", "ExpertLayer", "HeldPieces", "Picture", "watch_chunks"}
+NOT_SHOWN = {"ChunkHistory", "ExpertLayer", "HeldPieces", "Picture", "format_seconds", "watch_chunks"}
 
 Outputs = list[tuple[dict[str, Any], Any]]
 

@@ -92,11 +92,6 @@ def test_every_public_name_is_there() -> None:
     assert all(getattr(draw, name).__name__ == name for name in draw.__all__)
 
 
-def test_an_unknown_name_is_told_with_the_known_ones() -> None:
-    with pytest.raises(AttributeError, match="timeline"):
-        draw.time_line  # noqa: B018
-
-
 def test_ranks_do_not_load_what_only_pictures_need() -> None:
     code = (
         "import sys, distlib.draw.chunks.watch\n"

@@ -578,7 +578,7 @@ from distlib import {", ".join(distlib.__all__)}
 from distlib.collectives import ring_all_reduce, broadcast
 from distlib.draw import play_chunks, predict, timeline, watch_chunks
 from distlib.checks import CheckFailed, Report
-from distlib.exercises.all_reduce.checks import check_ring_all_reduce
+from distlib.exercises import Accelerator, check_ring_all_reduce
 from distlib.network import Cluster, Link, duration
 from distlib.partition import chunk_lengths
 """
@@ -602,7 +602,11 @@ def test_exercises_find_what_they_import(kind: str) -> None:
         )
         names = [path.stem for path in (ROOT / "distlib" / "training").iterdir() if not path.name.startswith("_")]
         told(rank, "; ".join(f"import distlib.training.{name}" for name in names))
-        told(rank, "from distlib.training.mesh.coordinates import mesh_groups")
+        told(
+            rank,
+            "from distlib.training.mesh.coordinates import mesh_groups; from distlib.training import digits, replicate",
+        )
+        assert told(rank, "told = len(digits()[0].images)") > 1000
         for name in ("ring_all_reduce", "all_reduce", "calibrate", "mesh_groups"):
             kind_of_error, message = rank.run(f"{name}(None, None)")
             assert kind_of_error == "RuntimeError"
@@ -624,7 +628,8 @@ def test_nothing_that_is_graded_is_shown() -> None:
     assert graded == ["collectives/reduction.py"]  # arithmetic without messages
     assert [name for name in shown if name.startswith(("worlds/real/", "worlds/simulated/"))] == []
     assert shown & {"network/duration.py", "network/choice.py", "network/traffic.py"} == set()
-    assert {name for name in shown if name.startswith("training/")} == {"training/__init__.py", "training/datasets.py"}
+    of_training = {"training/__init__.py", "training/__init__.pyi", "training/datasets.py"}
+    assert {name for name in shown if name.startswith("training/")} == of_training
     assert {name for name in shown if name.startswith("checks/")} == {
         "checks/helper_form.py",
         "checks/remark.py",

@@ -23,13 +23,13 @@ PAGES = {
     "frameworks": ("distlib.frameworks", "TensorFlow and JAX in processes of their own."),
     "trainers": ("distlib.trainers", "One training, run by the frameworks of lesson 15."),
 }
-"""What has a page: a module or package with an `__all__`; its name for students, and a sentence."""
+"""What has a page: a package with a stub or an `__all__`; its name for students, and a sentence."""
 
 FOLDERS = {
     "training": ("distlib.training", "The ways of training, a module each."),
     "launch": ("distlib.launch", "Ranks on several machines: launchers, checkpoints, elastic runs."),
 }
-"""Packages without an `__all__`: all that is public in their modules has a place on their page."""
+"""Packages of which all that is public in their modules has a place on their page."""
 
 _PARTS = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):[ \t]*\n?", re.MULTILINE)
 _ENTRY = re.compile(r"^(\*{0,2}[\w., *]+?): (.*)", re.DOTALL)
@@ -58,8 +58,10 @@ def _page(module: str, about: str, found: Iterator[Described]) -> str:
 
 
 def _offered(package: Path, name: str) -> Iterator[Described]:
-    """What is in the `__all__` of a module or package, wherever it is defined."""
-    home = package / f"{name}.py" if (package / f"{name}.py").exists() else package / name / "__init__.py"
+    """What is in the `__all__` or in the stub of a package, wherever it is defined."""
+    folder = package if name == "names" else package / name
+    stub = folder / "__init__.pyi"
+    home = stub if stub.exists() else folder / "__init__.py"
     prefix = "distlib" if name == "names" else f"distlib.{name}"
     for public in _exported(home):
         if node := _definition(package, home, public):
@@ -82,6 +84,8 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _exported(path: Path) -> list[str]:
+    if path.suffix == ".pyi":
+        return sorted(_names_in(path)[1])
     for node in _tree(path).body:
         if isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "__all__" for target in node.targets):
             return [str(name) for name in ast.literal_eval(node.value)]
@@ -106,10 +110,17 @@ def _names_in(path: Path) -> tuple[dict[str, _Definition], dict[str, tuple[str, 
     for node in ast.walk(_tree(path)):
         if isinstance(node, _Definition):
             defined.setdefault(node.name, node)
-        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("distlib"):
-            for alias in node.names:
-                imported.setdefault(alias.asname or alias.name, (str(node.module), alias.name))
+        elif isinstance(node, ast.ImportFrom):
+            module = str(node.module) if node.level == 0 else f"{_package_of(path)}.{node.module or ''}".rstrip(".")
+            if module.startswith("distlib"):
+                imported |= {alias.asname or alias.name: (module, alias.name) for alias in node.names} | imported
     return defined, imported
+
+
+def _package_of(path: Path) -> str:
+    """The full name of the package that a file is in."""
+    folders = path.parent.parts
+    return ".".join(folders[len(folders) - folders[::-1].index("distlib") - 1 :])
 
 
 def _file(package: Path, module: str) -> Path:

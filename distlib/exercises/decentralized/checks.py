@@ -230,7 +230,7 @@ def _deaf(seen: Seen) -> str:
 
 
 @dataclass(frozen=True)
-class Training:
+class GossipTraining:
     """A doubly stochastic matrix [ranks, ranks], the number of steps; rate; length, dtype, layout of the parameters."""
 
     matrix: torch.Tensor
@@ -247,7 +247,7 @@ def _step_errors(seen: Seen) -> Signs:
 
 
 @task("comm", "parameters", "gradient", "matrix", "learning_rate", errors=_step_errors)
-def check_decentralized_step(draw: Draw, *, plans: Sequence[Training]) -> Iterator[Case]:
+def check_decentralized_step(draw: Draw, *, plans: Sequence[GossipTraining]) -> Iterator[Case]:
     """`function(comm, parameters, gradient, matrix, learning_rate)`: x_i becomes (Wx)_i - rate * g_i(x_i), in place."""
     for plan in plans:
         slow = draw.randrange(len(plan.matrix))
@@ -292,7 +292,7 @@ def _slopes(seen: Seen, x: torch.Tensor, step: int) -> torch.Tensor:
     return torch.stack([slope(given, x[r], seen.case.part.factor(r, step)) for r, given in enumerate(seen.case.inputs)])
 
 
-def _in_step(plan: Training, step: int) -> str:
+def _in_step(plan: GossipTraining, step: int) -> str:
     return f" in step {step + 1}" if plan.steps > 1 else ""
 
 

@@ -21,7 +21,7 @@ from distlib.exercises.environments.checkpoint_rules import folder_untouched, go
 from distlib.exercises.environments.helpers import expand_nodelist
 from distlib.exercises.environments.node_lists import drawn_list, groups_of, names_by_mistake, why_bad, written_out
 from distlib.exercises.environments.plays import each_task
-from distlib.exercises.environments.slurm_steps import ELSEWHERE, MEANS, Step, mistakes
+from distlib.exercises.environments.slurm_steps import ELSEWHERE, MEANS, SlurmStep, mistakes
 
 say = Sentences(__file__)
 
@@ -101,7 +101,7 @@ WANTED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
 
 
 @task("slurm", helpers=[expand_nodelist])
-def check_rendezvous_environment(draw: Draw, *, steps: Sequence[Step]) -> Iterator[Case]:
+def check_rendezvous_environment(draw: Draw, *, steps: Sequence[SlurmStep]) -> Iterator[Case]:
     """`function(slurm)`: the variables of torch.distributed, for each task of a step, and rank 0 of many other jobs."""
     for step in steps:
         calls = [(rank, step.job) for rank in (*range(len(step.locations())), 0)]
@@ -110,7 +110,7 @@ def check_rendezvous_environment(draw: Draw, *, steps: Sequence[Step]) -> Iterat
         yield Case(_title(step), each_task, [inputs], (step, calls))
 
 
-def _title(step: Step) -> str:
+def _title(step: SlurmStep) -> str:
     parts = [f"on {step.nodes}", f"tasks {step.tasks}"]
     if step.cyclic:
         parts.append("dealt out in turn")
@@ -141,7 +141,7 @@ def _names_what_is_missing(missing: str, told: Mapping[str, Any]) -> Remark | No
 
 
 def _of_a_task(
-    step: Step, rank: int, told: Mapping[str, Any], slurm: dict[str, str], right: Sequence[dict[str, str]]
+    step: SlurmStep, rank: int, told: Mapping[str, Any], slurm: dict[str, str], right: Sequence[dict[str, str]]
 ) -> Remarks:
     """What a task is given is complete, text, and right, but for the port."""
     if "refused" in told:

@@ -1,6 +1,6 @@
 """Steps of a Slurm job: the variables that each task of one is given, and those that torch.distributed wants.
 
-Step("node[03-05]", "2(x2),1", job=4711)            rank    0    1    2    3    4
+SlurmStep("node[03-05]", "2(x2),1", job=4711)            rank    0    1    2    3    4
 tasks are dealt out in blocks …                     node    03   03   04   04   05
 … or cyclic=True                                    node    03   04   05   03   04
 """
@@ -37,7 +37,7 @@ LEFT_BEHIND = {"MASTER_ADDR": "10.1.0.17", "MASTER_PORT": "29500", "RANK": "0", 
 
 
 @dataclass(frozen=True)
-class Step:
+class SlurmStep:
     """A step, and the job that it belongs to.
 
     Attributes:
@@ -128,14 +128,14 @@ def counts_of(tasks: str) -> list[int]:
 FROM_SLURM = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_STEP_NUM_TASKS", "LOCAL_RANK": "SLURM_LOCALID"}
 
 
-def mistakes(name: str, step: Step, rank: int, slurm: Mapping[str, str]) -> dict[str, Any]:
+def mistakes(name: str, step: SlurmStep, rank: int, slurm: Mapping[str, str]) -> dict[str, Any]:
     """From the words for a usual mistake to the value that it gives in one of the variables."""
     elsewhere = None if name == "LOCAL_WORLD_SIZE" else ELSEWHERE[FROM_SLURM.get(name, name)]
     own = _addresses(step, slurm) if name == "MASTER_ADDR" else _numbers(step, rank, slurm)[name]
     return {**own, say("os_environ"): elsewhere}
 
 
-def _numbers(step: Step, rank: int, slurm: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
+def _numbers(step: SlurmStep, rank: int, slurm: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
     """By variable, the same for those that are numbers."""
     counts, (node, local) = counts_of(step.tasks), step.locations()[rank]
     tasks, mine, whole = sum(counts), counts[node], counts_of(slurm["SLURM_TASKS_PER_NODE"])
@@ -160,7 +160,7 @@ def _texts(*numbers: int) -> list[str]:
     return list(map(str, numbers))
 
 
-def _addresses(step: Step, slurm: Mapping[str, str]) -> dict[str, Any]:
+def _addresses(step: SlurmStep, slurm: Mapping[str, str]) -> dict[str, Any]:
     """The same for the address."""
     return {
         say("left_behind"): slurm.get("MASTER_ADDR"),

@@ -97,7 +97,7 @@ def _ring_errors(seen: Seen) -> Sequence[tuple[str, str]]:
 
 
 @task("piece", "axis_name", seconds=SECONDS, errors=_ring_errors)
-def check_ring_all_reduce(draw: Draw, *, rings: Sequence[Ring], uneven: Sequence[Ring] = ()) -> Iterator[Case]:
+def check_jax_ring(draw: Draw, *, rings: Sequence[Ring], uneven: Sequence[Ring] = ()) -> Iterator[Case]:
     """`function(piece, axis_name)`: the sum of all pieces of a mesh axis, by 2(N-1) steps to a neighbor.
 
     `uneven`: where the devices do not divide the elements, which must be a ValueError.
@@ -114,7 +114,7 @@ def check_ring_all_reduce(draw: Draw, *, rings: Sequence[Ring], uneven: Sequence
         yield Case(ring.title, on_devices, [inputs], ring)
 
 
-@check_ring_all_reduce.judge
+@check_jax_ring.judge
 def _(seen: Seen) -> Remarks:
     ring = seen.facts
     if ring.size % ring.devices:

@@ -33,27 +33,47 @@ _HOMES = {
     "torch_distributed": "torch_backend.enter",
 }
 _ABSENT = (
+    "ALL_REDUCES",
+    "Comparison",
     "all_gather",
     "all_reduce",
+    "all_reduce_seconds",
     "all_to_all",
     "barrier",
     "broadcast",
     "calibrate",
     "charge_computing",
     "choose_all_reduce",
+    "chunk_lengths",
+    "compare",
+    "crossover_bytes",
+    "crossover_nodes",
+    "double_tree_all_reduce",
+    "duration",
     "gather",
+    "grid_all_reduce",
+    "halving_doubling_all_reduce",
+    "hierarchical_all_reduce",
+    "moves_up",
     "reduce",
     "reduce_scatter",
+    "ring_all_gather",
+    "ring_all_reduce",
+    "ring_reduce_scatter",
     "run_program",
     "scatter",
+    "traffic",
+    "tree_all_reduce",
+    "two_trees",
 )
+_PACKAGES = ("gpus", "launch")
 
 _WITHOUT_EFFECT = (
     "distlib.checks.models",
     "distlib.classroom",
     "distlib.draw",
 )
-_SOLUTIONS = ("distlib.launch.",)
+_SOLUTIONS = ("distlib.gpus.", "distlib.launch.")
 
 if __name__ == "distlib":  # in the sandbox, where these modules have no files
     sys.meta_path[:0] = [  # first: an installed distlib is found by a finder of its own
@@ -69,7 +89,7 @@ if __name__ == "distlib":  # in the sandbox, where these modules have no files
     ]
 
 __version__ = "0.1.0"
-__all__ = sorted((*_HOMES, *_ABSENT))
+__all__ = sorted((*_HOMES, *_ABSENT, *_PACKAGES))
 
 
 def __getattr__(name: str) -> Any:
@@ -77,4 +97,6 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(f"distlib.{_HOMES[name]}"), name)
     if name in _ABSENT:
         return absent_function(name)
+    if name in _PACKAGES:
+        return import_module(f"distlib.{name}")
     raise AttributeError(f"module 'distlib' has no attribute {name!r}")
