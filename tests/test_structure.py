@@ -498,6 +498,16 @@ def test_an_unknown_name_is_answered_with_names_like_it() -> None:
         draw.xyz  # noqa: B018
 
 
+def paths_imported_by_cells(path: Path) -> set[str]:
+    """The packages and modules of distlib that a lesson's, or an exercise's, cells import from."""
+    return set(re.findall(r"^ *(?:from|import) (distlib[.\w]*)", path.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def test_lessons_and_exercises_import_from_ten_places() -> None:
+    found = {name: path.name for path in [*LESSONS, *ASSIGNMENTS] for name in paths_imported_by_cells(path)}
+    assert len(found) <= 10, f"export it from one of the packages that are used already: {found}"
+
+
 def test_nothing_that_brings_the_other_distlib_is_installed() -> None:
     installed = {str(found.metadata["Name"]).lower() for found in importlib.metadata.distributions()}
     assert "distlib-course" in installed
