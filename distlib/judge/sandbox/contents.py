@@ -55,6 +55,7 @@ MODULES = (
     "judge/sandbox/system_filter.py",
     "judge/sandbox/unconfined.py",
     "lazy_names.py",
+    "living_line.py",
     "network/cluster.py",
     "own_folders.py",
     "partition.py",
