@@ -72,8 +72,8 @@ torch.set_num_threads(1)  # matrices as small as ours are not worth a second thr
 # %% [markdown]
 # ## A model that learns to add
 #
-# The model learns to add. A sum is a text of ten characters. The answer has three digits, the last one first, as one
-# adds on paper: 24+14 = 038 is written `830`.
+# A sum is a text of ten characters. The answer has three digits, the last one first, as one adds on paper: 24+14 = 038
+# is written `830`. Some sums are in no batch: they test the model later.
 
 # %%
 task = Additions(batch_size=64)
@@ -90,12 +90,13 @@ print(f"{len(task.held_out):,} of 10,000 sums are in no batch")
 MODEL = SmallTransformer(vocabulary=16, features=32, hidden=128, heads=8, num_layers=6)
 PLAN = CapstonePlan(task, MODEL, dtype=torch.float64)
 RANKS, STEPS = 8, 32
-FEW = 8  # steps are enough where every step is the same
+FEW = 8  # steps show whether two models are the same
 numbers = sum(each.numel() for each in new_gpt(PLAN.shape).parameters())
 print(f"{numbers:,} parameters on {RANKS} ranks; {task.batch_size} sums in a step")
 
 # %% [markdown]
-# A **way** is a short function of the communicator and of this plan, made of what you have written. This is DDP:
+# A **way** is a short function that gets a communicator and `PLAN`, and uses what you know from earlier lessons. This
+# is DDP:
 
 # %%
 print(inspect.getsource(with_ddp))
@@ -105,8 +106,8 @@ print(inspect.getsource(with_ddp))
 # whole batch, so that the shares add up to the loss. And gradients are clipped after the average, by the norm of the
 # whole gradient.
 #
-# **Try it.** Print ZeRO 3 as well. One line differs that matters for the result: the line that clips. Why does ZeRO 3
-# not call `clip_grad_norm_`?
+# **Try it.** Print ZeRO 3 as well. Besides the model, only the line that clips is different. Why does ZeRO 3 not call
+# `clip_grad_norm_`?
 
 # %%
 # print the source of with_zero
@@ -206,8 +207,9 @@ curves(
 )
 
 # %% [markdown]
-# The three others lag a little; local SGD and gossip nearly coincide. The five would lie on the line of one process.
-# How far is each loss from that of one process? The next picture has a logarithmic scale, on which 1e-15 is rounding.
+# The three others lag a little; local SGD and gossip nearly coincide. The five are not drawn, because they would cover
+# the line of one process. How far is each loss from that of one process? The next picture has a logarithmic scale, on
+# which 1e-15 is rounding.
 
 # %%
 apart = {}
@@ -225,25 +227,25 @@ curves(
 )
 
 # %% [markdown]
-# There is a gap of many powers of ten. The ways below it compute the same sums in another order, and differ by
-# rounding. The ways above it are other trainings. In local SGD and gossip a rank steps along the gradient of its own
-# part of the batch, and the server steps along gradients of parts, most of them old.
+# There is a gap of many powers of ten. The ways below the gap add the same numbers in another order, so they differ by
+# rounding. The ways above the gap are other trainings. In local SGD and gossip a rank steps along the gradient of its
+# own part of the batch, and the server steps along gradients of parts, most of them old.
 #
-# **If each weight steps along its gradient of the whole batch, the model is that of one process.**
+# **If each weight steps along the gradient of the whole batch, clipped as a whole, the model is that of one process.**
 #
 # <details><summary>Where this stops being true</summary>
 #
 # | if … | then … |
 # |---|---|
-# | a rank has a part of the weights, as in ZeRO | its part of the gradient and the norm of the whole are enough |
+# | a rank has a part of the weights, as in ZeRO | it needs its part of the gradient, and the norm of the whole |
 # | numbers are float32 | rounding moves some weights by 1e-5 in eight steps, so the gap is smaller |
-# | the server waits for everybody | its model is that of one process, too |
+# | the server waits for everybody, or has one worker | its model is that of one process, too |
 # | local SGD averages after each step | with AdamW and clipping the model is still another |
 #
 # </details>
 #
-# **Try it.** Check the last two rows. Say what you expect, then set `round_steps` to 1. And what if the server waits
-# for everybody, with `trained("parameter_server", bound=0)`?
+# **Try it.** What if local SGD averages after each step? Say what you expect, then set `round_steps` to 1. And what if
+# the server waits for everybody, with `trained("parameter_server", bound=0)`?
 
 # %%
 tried = trained("local_sgd", round_steps=4)  # change this line
@@ -252,7 +254,7 @@ print(f"weights differ by {weights_apart(tried, one):.0e}")
 # %% tags=["folded"]
 # One way to do it
 # AdamW divides each gradient by its size, as clipping does above norm 1: the average of
-# eight such steps is not the step along the average. The server that waits has the average first
+# eight such steps is not the step along the average. A server that waits averages before its step
 each_step = trained("local_sgd", round_steps=1)
 waits = trained("parameter_server", bound=0)
 print(f"an average after each step: {weights_apart(each_step, one):.0e}")
@@ -263,9 +265,9 @@ assert weights_apart(each_step, one) > 1e-4 and weights_apart(waits, one) < 1e-9
 # ## What does a step cost?
 #
 # Now count a training step of each way in float32: the bytes that all ranks send, what the fullest rank keeps from step
-# to step, and the time. A rank computes 10 billion operations per second. There are two clusters: one box with eight
-# ranks and fast links, and two boxes of four ranks, where each rank has a slow link of its own to the other box: 50 µs
-# and 125 MB/s.
+# to step, and the time. Bytes and time of local SGD are means of four steps. A rank computes 10 billion operations per
+# second. There are two clusters: one box with eight ranks and fast links, and two boxes of four ranks, where each rank
+# has a slow link of its own to the other box: 50 µs and 125 MB/s.
 
 # %%
 guess_2 = predict(
@@ -367,35 +369,36 @@ assert abs(box["parameter_server"] / box["alone"] - 10 / 64) < 0.005
 at_once = Cluster.flat(8, Link(0, INSIDE.bandwidth))
 waiting = box["tensor_parallel"] - step_costs("tensor_parallel", TIMED, at_once).seconds
 in_a_row = costs["tensor_parallel"].messages / 8
+fast = {way: seconds / box[way] for way, seconds in times["fast cluster"].items()}
+assert 1.3 < fast.pop("tensor_parallel") < 1.4 and max(fast.values()) < 1.06
 assert 390 < in_a_row < 420 and abs(waiting - in_a_row * INSIDE.latency) < 5e-5
 
 # %% [markdown]
 # Read the poster by columns.
 #
-# - **Sent.** Tensor parallelism sends most: activations, in four all-reduces per layer. For a layer these are 4 × 576 ×
-#   32 = 74,000 numbers, where DDP sends the gradients of 12,000 weights. The pipeline sends activations, too, but only
-#   over seven borders. DDP sends $2(N-1)/N = 1.75$ models per rank, ZeRO 3 half as much again, and local SGD a quarter
-#   of DDP.
+# - **Sent.** Tensor parallelism sends most: activations and their gradients, in four all-reduces per layer. For a layer
+#   these are 4 × 576 tokens × 32 features = 74,000 numbers, while DDP sends the gradients of 12,000 weights. The
+#   pipeline sends activations, too, but only from stage to stage. DDP sends $2(N-1)/N = 1.75$ models per rank. ZeRO 3
+#   sends 1.5 times as much, and local SGD a quarter.
 # - **Kept.** ZeRO 3 keeps an eighth of what one process keeps, and the mesh a little more than a quarter.
-# - **One box.** The links are fast, so the time depends on who computes. In the pipeline only six of eight stages have
-#   a layer, and with four microbatches the bubble is large. Only TP also waits, for some 400 messages in a row.
-# - **Two boxes.** Now what counts is the bytes on the busiest link between the boxes, and how many messages follow one
-#   another. Tensor parallelism becomes slower than one process. The mesh hardly notices the network, because TP stays
-#   inside a box.
+# - **One box.** The links are fast, so the time depends mostly on who computes. In the pipeline only six of eight
+#   stages have a layer, and with four microbatches the bubble is large. TP shares the work evenly, but waits for some
+#   400 messages in a row.
+# - **Two boxes.** Slow links add time for the bytes on the busiest link between the boxes, and for messages that follow
+#   one another. Tensor parallelism becomes slower than one process. The mesh hardly notices, because TP stays inside a
+#   box.
 #
-# **The links decide how much a way loses: TP goes from 4 ms to 50, the mesh only from 4.4 to 5.1.**
+# **What slow links cost depends on what crosses them: TP goes from 4 ms to 50, the mesh only from 4.4 to 5.1.**
 #
 # <details><summary>The details, and where they stop being true</summary>
 #
 # | what | detail |
 # |---|---|
-# | how time is counted | only matmuls take time: per number of a matrix and token, 2 operations forward, 4 backward |
+# | how time is counted | only matmuls with weights take time: 2 operations per weight and token forward, 4 backward |
 # | the server | one of eight ranks computes nothing, and sends seven models in a step |
-# | tensor parallelism in the box | takes a quarter longer than DDP |
-# | PP across the boxes in place of DP | the mesh takes about as long |
-# | larger batches | DDP catches up with the mesh, because it sends no more bytes while there is more to compute |
-# | one slow link for a whole box | not played here: the ranks of a box would share it |
-# | two boxes with links of 12.5 GB/s | nearly the times of one box |
+# | PP across the boxes instead of DP | the mesh takes about as long |
+# | larger batches | DDP catches up with the mesh: it computes more, but sends no more bytes |
+# | two boxes with links of 12.5 GB/s | nearly the times of one box, but TP takes a third longer |
 #
 # </details>
 #
@@ -457,9 +460,9 @@ assert abs(steps_to(each_step.losses) - needed["local_sgd"]) <= 1
 
 # %% [markdown]
 # Local SGD and the mesh arrive nearly together. Local SGD loses most of its lead because it needs more steps: a rank's
-# own gradient is noisier than that of the whole batch, and clipping and AdamW divide by its size. Which of the two is
-# first depends on the seed and on the loss that one waits for. Trained on to a loss of 1.0, local SGD needs half as
-# many steps again, and the mesh is first.
+# gradient is noisier than that of the whole batch, and each rank clips and scales its gradient before anything is
+# averaged. Which of the two is first depends on the seed and on the loss that one waits for. Trained on to a loss of
+# 1.0, local SGD needs 1.5 times the steps, and the mesh is first.
 #
 # **The time to a loss is steps times the time of a step: count both.**
 #
@@ -467,8 +470,8 @@ assert abs(steps_to(each_step.losses) - needed["local_sgd"]) <= 1
 #
 # | what | found |
 # |---|---|
-# | seeds 0 to 3, loss 1.7, within the warm-up | local SGD arrives from 2 % before to 12 % after the mesh |
-# | until the loss leaves its plateau, 1.0, two seeds, float32 | local SGD needs 1.46 and 1.51 times the steps |
+# | seeds 0 to 3, loss 1.7, while the rate still grows | local SGD arrives from 2 % before to 12 % after the mesh |
+# | two seeds, loss 1.0, float32 | local SGD needs 1.46 and 1.51 times the steps |
 # | an average after each step | as many steps as with an average after four |
 #
 # All of this is for one size of batch and one network.
@@ -501,8 +504,7 @@ assert steps <= STEPS and steps * cost.seconds < arrival["mesh"]
 # ## The whole training
 #
 # Virtual seconds say what our model of a cluster does. The folded cell runs some of the ways on two real processes of
-# this machine. They give the same losses, and may well be slower than one process: the model is small, and on a busy
-# machine the ranks share the cores.
+# this machine. The losses are the same, but two processes may well be slower than one, because the model is small.
 
 
 # %% tags=["folded"]
@@ -531,8 +533,8 @@ assert all(abs(loss - one.losses[7]) < 1e-9 for _, loss in here.values())
 
 # %% [markdown]
 # Now the model that really learns to add: 0.8 million parameters, batches of 128, one process. The loss falls soon, and
-# then stands still for long. We also ask for the loss of each character of the answer. The training takes half a
-# minute, or two minutes where the machine is busy.
+# then stands still for long. We also ask for the loss of each character of the answer. The training takes half a minute
+# to two minutes.
 
 # %%
 guess_5 = predict(
@@ -581,11 +583,11 @@ assert min(by_character[75][:2]) > 2.1 and max(by_character[75][2:]) < 0.3
 
 # %% [markdown]
 # The model soon knows the full stop, and whether the sum reaches 100. Then it stands still and guesses the two other
-# digits: a guess of one in ten costs $\ln 10 = 2.30$. At last it finds out how to add.
+# digits: a guess among ten digits has the loss $\ln 10 = 2.30$. At last it finds out how to add.
 #
-# A model of the same kind can learn to write. Its text is Python's own manual, which is on your machine. A hundred
-# short steps are enough for spaces, lines and frequent letters, but hardly for words. `python -m distlib.capstone text`
-# in a terminal trains the large model for some minutes, and then writes a page.
+# A model of the same kind can learn to write from Python's manual, which is on your machine. A hundred short steps
+# teach it spaces and frequent letters, but hardly words. `python -m distlib.capstone text` in a terminal trains 0.8
+# million parameters for some minutes, and then writes a page.
 
 # %%
 texts = Texts(manual(), length=32, batch_size=32)
@@ -602,14 +604,14 @@ print(write(writer, texts.characters, texts.beginning, 200, window=texts.length)
 # %% [markdown]
 # ## A kill, and on it goes
 #
-# A way is a function of a communicator, so it runs wherever there is a communicator with a number of ranks that suits
-# it. This command takes its name:
+# A way is a function of a communicator, so it runs on any communicator with a suitable number of ranks. This command
+# takes the name of a way:
 #
 #     python -m distlib.capstone additions --way zero --ranks 4
 #
-# With `--checkpoints FOLDER`, each rank writes what it keeps every 25 steps, and the same command goes on from there.
-# Let us see it: two ranks, a small model, a checkpoint every four steps. We ask for a million steps, so that the kill
-# comes first. When the second checkpoint is there, we kill everything.
+# With `--checkpoints FOLDER`, every 25 steps each rank writes what it keeps, and the same command goes on from there.
+# We take two ranks, a small model, and a checkpoint every four steps. We ask for a million steps, so that the kill
+# comes first. When the second checkpoint is there, we kill the launcher, and its ranks end, too.
 
 # %%
 folder = Path(tempfile.mkdtemp())
@@ -642,8 +644,8 @@ print(
 )
 
 # %% [markdown]
-# The training goes on for eight steps after the last checkpoint that *every* rank has. First we need losses to compare
-# with: from the same function on simulated ranks, without a kill.
+# A second launch will go on for eight steps after the last checkpoint that *every* rank has. First we need losses to
+# compare with: from the same function on simulated ranks, without a kill.
 
 # %% tags=["folded"]
 # The losses of a run without a kill
@@ -682,9 +684,9 @@ assert list(again) == [str(last + 4), str(steps)]
 assert all(wanted[step] == loss for step, loss in again.items())
 
 # %% [markdown]
-# The losses are those of the undisturbed run. Nothing of the first launch was alive, not even the launcher.
+# The losses are those of the undisturbed run, although nothing of the first launch was alive.
 #
-# **A checkpoint must hold all that the next step needs, from each rank that has something of its own.**
+# **A checkpoint must hold all the state that the next step needs, from each rank that has something of its own.**
 #
 # <details><summary>The command elsewhere, and where this stops being true</summary>
 #
@@ -694,13 +696,12 @@ assert all(wanted[step] == loss for step, loss in again.items())
 # | some machines | on each: `torchrun --nnodes 2 --nproc-per-node 4 … -m distlib.capstone additions --way zero` |
 # | Docker's cluster | `on-nodes torchrun --nproc-per-node 2 -m distlib.capstone additions --way ddp` |
 # | Slurm | `srun --nodes 2 --ntasks-per-node 4 python -m distlib.capstone additions --way zero …` |
-# | Slurm, longer than a job | the same in the script of lesson 16b: it exits with 75 when the job's time ends first |
-# | one GPU | `python -m distlib.capstone additions` takes it (an H200 had all sums right after 1,000 steps) |
+# | Slurm, longer than a job | the same in lesson 16b's script: the training exits with 75 before the job ends |
+# | one GPU | `python -m distlib.capstone additions` takes it |
 # | a GPU per rank | the same as here and under `torchrun`: NCCL is taken where each rank has a GPU of its own |
 #
-# What a rank keeps belongs to its place, so the training needs as many ranks as before, and says so if there are not.
-# If the kill comes when only one rank has written a checkpoint, both ranks go on from the checkpoint before, or from
-# the start.
+# Each rank goes on from its own checkpoint, so a launch with another number of ranks ends with an error. If the kill
+# comes when only one rank has written a checkpoint, both ranks go on from the checkpoint before, or from the start.
 #
 # </details>
 #
@@ -723,8 +724,8 @@ assert "expected a number of ranks that 4 divides" in told
 # %% [markdown]
 # ## In real frameworks
 #
-# The reference is made of plain torch modules, so torch's own DDP can train it. Two processes, the same batches, and
-# the losses of one process:
+# The model is made of plain torch modules, so torch's own DDP can train it. Two processes share the same batches, and
+# the mean of their losses is the loss of one process:
 
 
 # %%
@@ -758,15 +759,15 @@ print(f"torch's DDP: the losses differ by {gap:.0e}")
 assert gap < 1e-9
 
 # %% [markdown]
-# [Lesson 15](15_frameworks.ipynb) has the names of the other ways in the frameworks that it looks at.
+# [Lesson 15](15_frameworks.ipynb) says what its frameworks call the other ways. Gossip is in none of them.
 #
 # ## In short
 #
-# - If each weight steps along its gradient of the whole batch, the model is that of one process.
-# - Local SGD, gossip and an asynchronous server train other models.
-# - DDP sends per parameter, TP per token, and local SGD only now and then.
+# - If each weight steps along the gradient of the whole batch, clipped as a whole, the model is that of one process.
+# - Local SGD, gossip and an asynchronous server with several workers train other models.
+# - What slow links cost depends on what crosses them: DDP sends per parameter, TP per token.
 # - The time to a loss is steps times the time of a step: count both.
-# - A checkpoint must hold all that the next step needs, from each rank with a part of its own.
+# - A checkpoint must hold all the state that the next step needs, from each rank with a part of its own.
 #
 # ## Now you
 #

@@ -58,7 +58,7 @@ def test_rounding_in_float32() -> None:
 
 
 def test_a_mesh_whose_pipeline_crosses() -> None:
-    """ "PP across the boxes in place of DP: the mesh takes about as long"."""
+    """ "PP across the boxes instead of DP: the mesh takes about as long"."""
     mesh = step_costs("mesh", TIMED, SLOW).seconds
     across = step_costs("mesh", TIMED, SLOW, sizes={"pp": 2, "dp": 2, "tp": 2}).seconds
     assert abs(across / mesh - 1) < 0.05
