@@ -62,3 +62,11 @@ def test_a_mesh_whose_pipeline_crosses() -> None:
     mesh = step_costs("mesh", TIMED, SLOW).seconds
     across = step_costs("mesh", TIMED, SLOW, sizes={"pp": 2, "dp": 2, "tp": 2}).seconds
     assert abs(across / mesh - 1) < 0.05
+
+
+def test_a_server_with_one_worker() -> None:
+    """ "the server … has one worker: its model is that of one process, too"."""
+    world = SimulatedWorld(2, Cluster(1, 2, INSIDE), record=False, contexts="threads")
+    served: TrainedModel = world.run(train_by, "parameter_server", PLAN, 8)[0]
+    one = trained(PLAN, "alone", 8)
+    assert max(float((one.weights[name] - served.weights[name]).abs().max()) for name in one.weights) < 1e-9
