@@ -20,43 +20,24 @@
 # %% [markdown]
 # ## How to work
 #
-# Files, messages and `with_backward` are those of exercise 10.
+# Files, messages and `with_backward` are those of exercise 10. An index may also be a list: `weight[[0, 1, 6, 7]]`
+# reads four rows.
 #
-# **A share.** $N$ ranks cut $n$ things into blocks of $n / N$, in the order of the ranks: rank $r$ has those from
-# $r \cdot n / N$ up to, but not including, $(r + 1) \cdot n / N$. Of 6 rows on 3 ranks, rank 1 has rows 2 and 3. Where
-# $N$ does not divide $n$, raise a `ValueError`, on every rank, before anything is read.
+# **A share.** $N$ ranks cut $n$ things into blocks of $n / N$, in the order of the ranks: of 6 rows on 3 ranks, rank 1
+# has rows 2 and 3. Where $N$ does not divide $n$, raise a `ValueError` on every rank, before anything is read. Read
+# your share, all of it, and nothing else, in as many pieces as you like: the tests note what is read. Keep nothing in a
+# global.
 #
-# **How a rank gets its share.** A whole weight lies in a file that all ranks can read. You are handed an object that
-# stands for this file. It is no tensor: it has a shape, and an index reads a part of it, as a new tensor.
+# **What is sent.** Call `all_reduce` once for a whole tensor. It sends $2 (N - 1)$ times the tensor's bytes, all ranks
+# together, and no rank sends more than $2 (N - 1)$ messages. Your own sends and receives may not need more.
 #
-# | | |
-# |---|---|
-# | `weight.shape` | the shape of the whole; reads nothing |
-# | `weight[2:4]` | rows 2 and 3; of a bias, entries 2 and 3 |
-# | `weight[:, 2:4]` | columns 2 and 3 |
-# | `weight[[0, 1, 6, 7]]` | rows 0, 1, 6 and 7 |
-#
-# Read your share, all of it, and nothing else: the tests note what is read. In how many pieces does not matter. In the
-# cells to try things, the "file" is a tensor in memory, and a part of it is a view.
-#
-# What a rank has read belongs to this call, and not into a global.
-#
-# **What is sent.** Call `all_reduce(comm, tensor)` from the set-up cell, once for a whole tensor. It writes the sum
-# over all ranks into `tensor`. So hand it a copy where the tensor is still needed: `total = tensor.clone()`. For a
-# tensor of $S$ bytes it sends $2 (N - 1) \cdot S$ bytes, all ranks together, whatever the algorithm. No rank sends more
-# than $2 (N - 1)$ messages for it. Both are counted. You may also send and receive yourself, within the same limits.
-#
-# **The two directions.** What a layer sends in the forward pass is one question, what it sends in the backward pass
-# another. torch does not see messages, and differentiates as if there were none. `with_backward` from the set-up cell
-# says what happens in each direction.
+# **The two directions.** A layer's forward pass sends one thing, its backward pass another:
 #
 #     with_backward(tensor, forward, backward)      gives forward(tensor); in the backward pass, given the gradient of
 #                                                   this result, the gradient of tensor is backward(gradient)
 #
-# Both functions take a tensor and return one of the same shape. Neither may write into the tensor that it is given:
-# torch or the caller may still need it. You may also write a `torch.autograd.Function` of your own.
-#
-# All tensors are float64.
+# Each function takes a tensor and returns one of the same shape, and does not write into what it is given. You may also
+# write a `torch.autograd.Function` of your own. All tensors are float64.
 
 # %% readonly="setup"
 import math

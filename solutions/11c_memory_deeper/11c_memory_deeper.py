@@ -22,21 +22,11 @@
 # %% [markdown]
 # ## How to work
 #
-# **A shard.** Put several tensors into one flat buffer: one after the other, in their order, each row by row. Behind
-# them put zeros, the **padding**, until the number of ranks $N$ divides the length. Cut the buffer into $N$ equal
-# shards. Rank $r$ keeps shard $r$. With a weight of shape `[2, 3]` and a bias of shape `[3]`:
+# Shards, padding and what is **alive** are those of exercise 11. A shard of $n$ numbers has $\lceil n / N \rceil$ of them on
+# every rank, and begins and ends anywhere, also in the middle of a tensor.
 #
-# | | shard 0 | shard 1 | shard 2 | shard 3 |
-# |---|---|---|---|---|
-# | on 2 ranks | `w w w w w` | `w b b b 0` | | |
-# | on 3 ranks | `w w w` | `w w w` | `b b b` | |
-# | on 4 ranks | `w w w` | `w w w` | `b b b` | `0 0 0` |
-#
-# A shard of $n$ numbers has $\lceil n / N \rceil$ of them, on every rank. It begins and ends anywhere, also in the
-# middle of a tensor.
-#
-# **What is sent.** `comm` is how a rank talks to the others, as in the exercises before. The set-up cell has three
-# functions. Each works in place, on a tensor that has a chunk for each rank. Of a tensor of $S$ bytes each rank sends:
+# **What is sent.** The set-up cell has three functions. Each works in place, on a tensor that has a chunk for each rank.
+# Of a tensor of $S$ bytes each rank sends:
 #
 # | | afterwards | sends |
 # |---|---|---|
@@ -44,18 +34,13 @@
 # | `all_gather(comm, flat)` | chunk $r$ of every rank's `flat` is rank $r$'s | $(N - 1) / N \cdot S$ |
 # | `all_reduce(comm, flat)` | every rank's `flat` is the sum over all ranks | $2 (N - 1) / N \cdot S$ |
 #
-# After `reduce_scatter` the other chunks hold parts of sums, of no use to anybody. Where $N$ divides the length of
-# `flat`, its chunks are the shards. With `op=ReduceOp.AVG` as the third argument a sum becomes the average. All ranks
-# must call the same functions, in the same order. `reduce_scatter` and `all_gather` are over when they return: they
-# have no `async_op`. You may also send and receive yourself, by `comm.send`, `recv`, `isend`, `irecv` and `exchange`,
-# within the same limits. The other collectives of `distlib` are not allowed here.
+# After `reduce_scatter` the other chunks are of no use. Where $N$ divides the length, chunks are shards. With
+# `op=ReduceOp.AVG` as the third argument, a sum becomes the average. None has `async_op`. All ranks call the same functions
+# in the same order. You may also send and receive yourself, within the same limits; the other collectives of `distlib`
+# are not allowed.
 #
-# **What is counted.** The tests compare values with those of one process. They count the bytes that each rank sends.
-# And they count the bytes that are **alive**: those of all tensors whose memory somebody still holds. A view holds the
-# memory of the whole tensor that it is a view of: after `part = flat[:2]` and `del flat`, all of `flat` is still alive.
-# After `part = flat[:2].clone()` and `del flat`, only two numbers are.
-#
-# All tensors of a call have the same dtype.
+# **What is counted.** The bytes that each rank sends, and the bytes that are alive. All tensors of a call have the same
+# dtype.
 
 # %% readonly="setup"
 from collections.abc import Sequence
