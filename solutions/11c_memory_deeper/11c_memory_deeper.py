@@ -22,11 +22,11 @@
 # %% [markdown]
 # ## How to work
 #
-# Shards, padding and what is **alive** are those of exercise 11. A shard of $n$ numbers has $\lceil n / N \rceil$ of them on
-# every rank, and begins and ends anywhere, also in the middle of a tensor.
+# Shards, padding and what is **alive** are those of exercise 11. A shard of $n$ numbers has $\lceil n / N \rceil$ of
+# them on every rank, and begins and ends anywhere, also in the middle of a tensor.
 #
-# **What is sent.** The set-up cell has three functions. Each works in place, on a tensor that has a chunk for each rank.
-# Of a tensor of $S$ bytes each rank sends:
+# **What is sent.** The set-up cell has three functions. Each works in place, on a tensor that has a chunk for each
+# rank. Of a tensor of $S$ bytes each rank sends:
 #
 # | | afterwards | sends |
 # |---|---|---|
@@ -35,9 +35,9 @@
 # | `all_reduce(comm, flat)` | every rank's `flat` is the sum over all ranks | $2 (N - 1) / N \cdot S$ |
 #
 # After `reduce_scatter` the other chunks are of no use. Where $N$ divides the length, chunks are shards. With
-# `op=ReduceOp.AVG` as the third argument, a sum becomes the average. None has `async_op`. All ranks call the same functions
-# in the same order. You may also send and receive yourself, within the same limits; the other collectives of `distlib`
-# are not allowed.
+# `op=ReduceOp.AVG` as the third argument, a sum becomes the average. None has `async_op`. All ranks call the same
+# functions in the same order. You may also send and receive yourself, within the same limits; the other collectives of
+# `distlib` are not allowed.
 #
 # **What is counted.** The bytes that each rank sends, and the bytes that are alive. All tensors of a call have the same
 # dtype.
