@@ -91,7 +91,7 @@ def _commit_by_key(cell: Locator) -> None:
     assert field.is_enabled() and field.get_attribute("aria-invalid") == "true"
     field.fill("")
     field.page.keyboard.type("2*4 B\n")  # as fast as it can be typed; Enter comes at once
-    said = cell.get_by_text("✓ Committed: 2*4 B, which is 8 B.")
+    said = cell.get_by_text("✓ Committed: 2*4 B, which is 8 B, after the run.")  # which has told the answer above
     said.wait_for()
     assert not field.is_enabled()
     assert said.evaluate("(one) => one === document.activeElement"), "the focus stays in the form"
@@ -119,7 +119,7 @@ def _choose_by_key(cell: Locator) -> None:
     keyboard.press("ArrowDown")
     assert cell.get_by_role("radio", name="tree").is_checked()
     keyboard.press("Enter")
-    cell.get_by_text("✓ Committed: tree.").wait_for()
+    cell.get_by_text("✓ Committed: tree, after the run.").wait_for()
 
 
 def _order_by_key_and_mouse(cell: Locator) -> None:
@@ -134,7 +134,7 @@ def _order_by_key_and_mouse(cell: Locator) -> None:
     cell.page.keyboard.press(" ")
     cell.get_by_text("Your order so far: tree, ring, master.").wait_for()
     cell.get_by_role("button", name="Commit").press("Enter")
-    cell.get_by_text("✓ Committed: tree, ring, master.").wait_for()
+    cell.get_by_text("✓ Committed: tree, ring, master, after the run.").wait_for()
 
 
 def _change_it(cell: Locator) -> None:
@@ -143,7 +143,7 @@ def _change_it(cell: Locator) -> None:
     commit.wait_for()
     assert cell.get_by_role("button", name="tree, place 1").is_enabled(), "it stands as it was committed"
     commit.click()
-    cell.get_by_text("✓ Committed: tree, ring, master.").wait_for()
+    cell.get_by_text("✓ Committed: tree, ring, master, after the run.").wait_for()
 
 
 def _run_again_and_on(cell: Locator) -> None:
