@@ -54,12 +54,12 @@ folder = Path(tempfile.mkdtemp())
 # |---|---|---|
 # | `RANK` | Who am I, counted from 0? | no |
 # | `WORLD_SIZE` | How many are we? | yes |
-# | `MASTER_ADDR` | On which machine do we meet? | yes: the machine with the store |
+# | `MASTER_ADDR` | On which machine do we meet? | yes |
 # | `MASTER_PORT` | At which port of this machine? | yes |
 #
-# `init_process_group` reads the variables. Rank 0, or torchrun for it, opens a **store** at the port: a small
-# dictionary that all ranks can reach. Every rank, rank 0 too, connects to the store, and learns there how to reach the
-# other ranks.
+# `init_process_group` reads the variables. Rank 0, or torchrun for it, opens a **store** at this port of its own
+# machine: a small dictionary that all ranks can reach. Every rank, rank 0 too, connects to the store, and learns there
+# how to reach the other ranks.
 #
 # Let us play the launcher, for two processes. A `World` only starts them: `program` gets no communicator, and has to
 # find the other process with its environment variables. The first process adds 1 to the sum, and the second process
@@ -153,20 +153,20 @@ assert [seen.split(": ")[1] for _, seen in found["nothing is wrong"]] == [
 # |---|---|
 # | machines have several networks | ranks may learn an address that they can't reach, and wait, or are refused |
 # | torchrun has started the ranks | torchrun has opened the store itself, and rank 0 may run on another machine |
-# | the program says `init_method="file:///…"` | ranks meet in a file, and need no address |
+# | the program says `init_method="file:///…"` | ranks meet in a file, and need no `MASTER_ADDR` |
 #
 # For the first row, name the right network, such as `eth0`, in `GLOO_SOCKET_IFNAME` or `NCCL_SOCKET_IFNAME`.
 #
 # </details>
 #
-# ## One of them is wrong
+# ## One variable is wrong
 #
-# What do you see if one of the variables is wrong? We make five mistakes, each with two processes: two ranks 0, a
-# `WORLD_SIZE` that is too large, a wrong address, a wrong port, and a fifth. In our program torch waits for about 5 s.
-# By default torch waits for 30 minutes, and with NCCL for 10.
+# What do you see if a variable is wrong? We make five mistakes, each with two processes. Four of them are two ranks 0,
+# a `WORLD_SIZE` that is too large, a wrong address and a wrong port. The time limit in our program is 5 s, but a rank
+# may wait more than twice as long. By default the limit is 30 minutes, and 10 with NCCL.
 #
 # The fifth mistake happens if you type `python train.py` on two machines, and the script has defaults: rank 0, world
-# size 1, and its own machine. Our two processes are on one machine, so we give each a port of its own.
+# size 1, and its own machine. On one machine, two stores can't share a port, so each of our processes has its own.
 
 # %%
 guess_1 = predict(
@@ -216,7 +216,7 @@ assert documented in (dist.init_process_group.__doc__ or "")
 # | rank 0 waits: "k/n clients joined" | only k ranks have come, rank 0 included, or `WORLD_SIZE` is too large |
 # | other ranks wait: "wait timeout" | they have reached the store, but some rank has not |
 # | other ranks wait: "timed out" | they and rank 0 have different addresses or ports, or a firewall is between them |
-# | all ranks wait: "timed out" or "No route to host" | nobody listens where they look, so `MASTER_ADDR` may be wrong |
+# | all ranks wait: "timed out", "No route" or "unreachable" | nobody listens there: `MASTER_ADDR` may be wrong |
 # | no error, and wrong sums | each process is alone in a world of one rank |
 #
 # The fifth mistake is the worst. Each machine trains a model of its own, because nothing is averaged. There is no
@@ -232,7 +232,7 @@ assert documented in (dist.init_process_group.__doc__ or "")
 # | if … | then … |
 # |---|---|
 # | a variable is missing on rank 1 | rank 1 ends at once and names the variable, and rank 0 waits: read every log |
-# | another program listens at the port | rank 0 says `EADDRINUSE`, the others "Connection reset" or "Broken pipe" |
+# | another program has the port | rank 0: `EADDRINUSE`; other ranks: "Connection reset", "Broken pipe" or a wait |
 # | torchrun has opened the store | nobody counts clients: ranks say "wait timeout" |
 #
 # [Lesson 16b](16b_launching.ipynb) runs the first two, and finds out where a hanging rank is.
@@ -256,7 +256,7 @@ assert all(seen.endswith("timed out") for _, seen in nobody["RANK is 1 on both"]
 meeting_places(nobody, title="Nobody is rank 0")
 
 # %% [markdown]
-# ## torchrun sets them
+# ## torchrun sets the variables
 #
 # Who sets the variables? With torchrun you type the same command on each machine, and the torchruns agree which rank is
 # where:
@@ -264,9 +264,9 @@ meeting_places(nobody, title="Nobody is rank 0")
 #     torchrun --nnodes 2 --nproc-per-node 2 \
 #         --rdzv-backend c10d --rdzv-endpoint FIRST:29500 train.py
 #
-# `FIRST` is the name of one of the machines. Each machine has its own torchrun process. These processes first meet on
-# `FIRST`, and then start the ranks: `rdzv` is short for rendezvous, and `c10d` is torch's own store. They also set a
-# fifth variable, `LOCAL_RANK`: the number of a rank among the ranks of its own machine, counted from 0.
+# `FIRST` is the name of one of the machines. The torchruns meet there before they start the ranks. In the options,
+# `rdzv` is short for rendezvous, and `c10d` is torch's own store. The torchruns also set a fifth variable,
+# `LOCAL_RANK`: the number of a rank among the ranks of its own machine, counted from 0.
 
 # %%
 guess_2 = predict(
@@ -293,7 +293,7 @@ def torchrun(*options: object, machines: int = 1) -> list[dict[str, str]]:
     words += (
         f" --rdzv-backend c10d --rdzv-endpoint {meeting} --rdzv-conf store_type=file"
     )
-    # The first variable: see the table below the last run of this lesson
+    # The first variable: see the folded text of "Going on after a failure"
     set_too = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1"}
     running = [
         subprocess.Popen(
@@ -323,8 +323,8 @@ assert [each["LOCAL_RANK"] for each in launched] == ["0", "1", "0", "1"]
 assert {each["WORLD_SIZE"] for each in launched} == {"4"}
 
 # %% [markdown]
-# `RANK` counts through all machines, while `LOCAL_RANK` begins with 0 on each of them. (Here your machine plays both.)
-# GPUs are counted in the same way, so a rank takes the GPU with this number:
+# `RANK` counts through all machines, while `LOCAL_RANK` begins with 0 on each machine. A machine's GPUs are counted
+# from 0, too, so a rank takes the GPU with the number `LOCAL_RANK`:
 #
 #     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 #
@@ -335,14 +335,14 @@ assert {each["WORLD_SIZE"] for each in launched} == {"4"}
 # | if … | then … |
 # |---|---|
 # | Slurm shows each rank only one GPU (`--gpus-per-task=1`) | this GPU has the number 0 on every rank |
-# | two torchruns share a machine | both count from 0: give each GPUs of its own, by `CUDA_VISIBLE_DEVICES` |
+# | two torchruns share a machine | both count from 0: give each torchrun its own GPUs, by `CUDA_VISIBLE_DEVICES` |
 #
 # </details>
 #
 # ## srun says it in other words
 #
-# And under Slurm? There each job gets some machines, called nodes, for a time: the job's **allocation**. In the job,
-# `srun` starts the ranks, and gives them variables with other names:
+# And under Slurm, which shares a cluster among jobs? There each job gets some machines, called nodes, for a time: its
+# **allocation**. In the job, `srun` starts the ranks, and gives them variables with other names:
 #
 # | torchrun sets | srun sets |
 # |---|---|
@@ -359,15 +359,15 @@ assert {each["WORLD_SIZE"] for each in launched} == {"4"}
 #     srun bash -c 'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_STEP_NUM_TASKS \
 #         LOCAL_RANK=$SLURM_LOCALID exec python train.py'
 #
-# The quotes matter: the bash of each rank fills in `$SLURM_PROCID`, not the job script. The script works as long as
-# your jobs start on node07. On Tuesday it hangs, because the job has other nodes. Two lines repair it:
+# The quotes leave `$SLURM_PROCID` to the bash of each rank. The script works as long as your jobs start on node07. On
+# Tuesday it hangs, because the job has other nodes. Two other exports repair the script:
 #
 #     export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 #     export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 #
 # The first line asks Slurm for the first node of the job, where rank 0 runs. The second line makes the port out of the
 # job's number, so that two jobs on one node seldom have the same port. Below, bash runs the
-# lines that set variables, and a function plays `scontrol`, which spells out Slurm's list `node[12-13]`.
+# lines that set variables, and a function plays `scontrol`.
 
 # %% tags=["folded"]
 # Runs the lines of a script as Slurm's bash would, on each of two nodes
@@ -444,9 +444,9 @@ for number in (job, job + 20_000):
 # |---|---|
 # | one machine | `torchrun --standalone --nproc-per-node 4 train.py` |
 # | several machines | the `torchrun` command above, on each of them |
-# | Slurm | `sbatch` and the job script above |
-# | one machine, a function of a communicator | `distlib launch --ranks 4 train.py:main` |
-# | Slurm, the same function | `srun distlib launch train.py:main`: no address, but a home that all nodes see |
+# | Slurm | `sbatch job.sh`: the repaired script, below a first line that names bash |
+# | one machine, a function that gets a communicator | `distlib launch --ranks 4 train.py:main` |
+# | Slurm, the same function | `srun distlib launch train.py:main`: no address, but a home folder that all nodes see |
 #
 # <details><summary>On a machine that other people use</summary>
 #
@@ -543,7 +543,7 @@ assert good == "step 20" and files["last.part"] == HALF < files["last.pt"]
 
 # %% [markdown]
 # `torch.save` empties the old file before it writes the new bytes, so the kill destroys both steps. With a rename, only
-# the file with the other name is half, and `last.pt` still has step 20.
+# `last.part` is half written, and `last.pt` still has step 20.
 #
 # **Write a checkpoint under another name, then rename it.**
 #
@@ -551,8 +551,8 @@ assert good == "step 20" and files["last.part"] == HALF < files["last.pt"]
 #
 # | if … | then … |
 # |---|---|
-# | the power fails | the disk may have the new name, but not the bytes: hence `fsync`, also for the folder |
-# | a bit of the file flips | `torch.load` gives a wrong weight, and only a checksum notices |
+# | the power fails | the disk may have the new name, but not the bytes: hence our `fsync`. The folder needs one, too |
+# | a bit of a weight flips | `torch.load` gives the wrong weight, and only a checksum notices |
 # | each machine has its own disk | the last checkpoints may differ: the ranks must agree on one that all of them have |
 #
 # [Lesson 16b](16b_launching.ipynb) shows the last two.
@@ -698,7 +698,7 @@ def resume(with_momentum: bool) -> Losses:
 
 # %% [markdown]
 # With `--max-restarts 1`, torchrun starts ranks again when one has failed, but only once. With gloo, torch 2.13 also
-# needs a variable, which is in the folded table below.
+# needs a variable, which the folded text below names.
 
 # %%
 guess_4 = predict(
@@ -751,15 +751,15 @@ assert difference < 1e-9 and set(again) == set(range(60))
 #
 # | if … | then … |
 # |---|---|
-# | ranks use gloo, and torchrun has `--standalone` or `--rdzv-…` | the new ranks can't join: see below the table |
+# | ranks use gloo | the new ranks can't join: see below the table |
 # | a cable is cut | no rank ends, and nobody notices before a time limit |
 # | a machine is lost with its disk | the checkpoint is lost, too: write to a folder that all machines see |
 # | fewer machines are left | `--nnodes 1:2` can go on with one machine, if that is `FIRST` |
 # | the job reaches its time limit | Slurm ends torchrun, too. Ask for a signal before the limit |
 #
 # With gloo, set `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` before you call torchrun. By default torch 2.13 keeps its store
-# after a failure, and new ranks find the addresses of dead ranks there. With the variable, each start has a new store.
-# [Lesson 16b](16b_launching.ipynb) has more about the other rows.
+# after a failure, and new ranks find the addresses of dead ranks there. With the variable, each start has a new store,
+# but not if torchrun has `--master-port`. [Lesson 16b](16b_launching.ipynb) has more about the other rows.
 #
 # </details>
 #
@@ -788,8 +788,8 @@ assert abs(forgetful[-1][1] - undisturbed[-1][1]) > 1e-3
 # | write, then rename | Orbax in JAX, `tf.train.CheckpointManager` |
 #
 # If the model is sharded, no rank has a whole checkpoint. With `torch.distributed.checkpoint`, each rank writes its
-# shard into its own file. Torch writes `.metadata`, the list of these files, last and by a rename, because without it
-# the checkpoint is not complete. Here two
+# shard into its own file. Last, and by a rename, torch writes `.metadata`, the list of these files: a checkpoint
+# without the list is not complete. Here two
 # ranks write shards, and one process reads them all:
 
 # %% tags=["folded"]
