@@ -34,6 +34,7 @@
     ranks_on_nodes           the ranks of one launch on their machines
     buckets_over_layers      which layers share a bucket, and when it travels while the backward pass goes on
     kept_shards              which shard of weights, gradients and optimizer states each rank keeps
+    queue_lanes              when the CPU calls kernels or waits, and when the GPU computes
     unit_lanes               when a rank computes which unit, and what its network carries meanwhile
     mesh_cube                the ranks of a mesh, and the groups along its axes
     mesh_on_nodes            which groups of a mesh lie inside a node, and which across nodes

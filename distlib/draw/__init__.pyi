@@ -27,6 +27,7 @@ from .charts.model_check import predicted_and_measured as predicted_and_measured
 from .charts.pipelines import pipeline_timeline as pipeline_timeline
 from .charts.placements import HeldPieces as HeldPieces
 from .charts.placements import placements as placements
+from .charts.queue_lanes import queue_lanes as queue_lanes
 from .charts.racing import race as race
 from .charts.speed_ups import speed_up as speed_up
 from .charts.stage_chain import stages_on_ranks as stages_on_ranks

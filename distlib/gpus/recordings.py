@@ -7,7 +7,7 @@
     …
 
 On a machine with as many GPUs as a measurement needs, it runs there and then. Elsewhere the recording that comes with
-the package is shown; where there is none yet, that is all that is said.
+the package is shown; where there is none yet, that is all that is said. `find` gives the same rows for a picture.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from distlib.gpus.measurements import MEASUREMENTS, Measurement, Row
 
 FOLDER = Path(__file__).parent / "recorded"
 COMMAND = "python -m distlib.gpus"
+HERE = "a cell of this notebook"
 NOT_YET = "not run yet on a GPU"
 
 
@@ -50,6 +51,12 @@ class Recording:
     def __str__(self) -> str:
         return f"{self.card}, {self.versions}, {self.day}, by `{self.command}`:\n{table(self.rows)}"
 
+    @property
+    def source(self) -> str:
+        """For the line below a picture's title: "Recorded on a NVIDIA H100, torch 2.13.0, …"."""
+        how = "Measured now" if self.command == HERE else "Recorded"
+        return f"{how} on {self.card}, {self.versions}, {self.day}, by `{self.command}`"
+
 
 def gpus_here() -> int:
     """How many GPUs torch can use on this machine."""
@@ -67,15 +74,29 @@ def show(name: str, folder: Path = FOLDER) -> None:
         ValueError: there is no such measurement.
     """
     needed = _measurement(name).gpus
-    if gpus_here() >= needed:
-        print(f"Measured now on {measure(name)}")
-    elif (file := _file(name, folder)).exists():
-        print(f"Recorded on {Recording(**json.loads(file.read_text()))}")
+    if (found := find(name, folder)) is not None:
+        print(f"{found.source}:\n{table(found.rows)}")
     else:
         print(NOT_YET if needed == 1 else f"not run yet on {needed} GPUs")
 
 
-def measure(name: str, command: str = "a cell of this notebook") -> Recording:
+def find(name: str, folder: Path = FOLDER) -> Recording | None:
+    """A measurement for a picture: run now, if there are GPUs enough; else as recorded; None if it was not run yet.
+
+    Args:
+        name: one of `MEASUREMENTS`.
+        folder: of the recordings.
+
+    Raises:
+        ValueError: there is no such measurement.
+    """
+    if gpus_here() >= _measurement(name).gpus:
+        return measure(name)
+    file = _file(name, folder)
+    return Recording(**json.loads(file.read_text())) if file.exists() else None
+
+
+def measure(name: str, command: str = HERE) -> Recording:
     """Run a measurement on this machine's first GPU, or on as many as it needs.
 
     Raises:

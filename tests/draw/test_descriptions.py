@@ -52,6 +52,7 @@ OVERLAPPED = StepTimes(
         Span("communication", "bucket 1", 2.0, 3.0),
     ],
 )
+QUEUED = StepTimes(0.0, 3.0, [Span("calls", "1", 0.0, 1.0), Span("computes", "1", 0.5, 3.0)])
 CLUSTER = Cluster.flat(64, Link(1e-5, 2.5e9))
 
 SHOWN: dict[str, Callable[[], Any]] = {
@@ -92,6 +93,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "predicted_and_measured": lambda: draw.predicted_and_measured(
         [Comparison(4, 1e-4, 2e-4), Comparison(8, 1e-4, 1e-4)]
     ),
+    "queue_lanes": lambda: draw.queue_lanes({"read": QUEUED}, title="One step"),
     "race": lambda: draw.race(CLUSTER, [1 << 10, 1 << 20]),
     "ranks_on_nodes": lambda: draw.ranks_on_nodes([LAUNCHED], title="One rank"),
     "speed_up": lambda: draw.speed_up({"ring": {1: 0.4, 2: 0.21, 4: 0.12}}),
