@@ -44,6 +44,7 @@ from distlib import (
     SimulatedWorld,
     World,
     all_reduce,
+    gpus,
     torch_distributed,
 )
 from distlib.draw import memory_over_time, predict
@@ -596,8 +597,33 @@ if platform.libc_ver()[0] == "glibc":
 # leave holes. A threshold that is set stays as it is. In a running process `zero.return_large_blocks()` does the same.
 #
 # So believe neither number alone. Count tensors to see whether the *program* frees what it should, and look at the
-# process to see what the *machine* must have. On GPUs torch's own allocator keeps freed blocks, too: there these
-# numbers are `torch.cuda.memory_allocated()` and `memory_reserved()`.
+# process to see what the *machine* must have.
+#
+# ### The same on a GPU
+#
+# On a GPU torch's own allocator keeps freed blocks, too. The difference between three numbers explains most "out of
+# memory":
+#
+# - `torch.cuda.memory_allocated()`: the bytes of the tensors that are alive,
+# - `torch.cuda.max_memory_allocated()`: the most that there were at once,
+# - `torch.cuda.memory_reserved()`: what torch has taken from the GPU and keeps. `nvidia-smi` shows this one, and more.
+#
+# Freed tensors return to torch, not to the GPU, so `nvidia-smi` does not fall when you delete a tensor. And pieces of
+# freed memory may be too small for the next tensor, although their sum is not.
+# `torch.cuda.memory._record_memory_history()` and `torch.cuda.memory._dump_snapshot("snapshot.pickle")` write down each
+# block and the line that asked for it; [pytorch.org/memory_viz](https://pytorch.org/memory_viz) draws it.
+#
+# The next cell measures a training step on your GPU, or shows what was recorded on a real one. The first row is room to
+# work in, kept for the library that multiplies matrices.
+
+# %%
+gpus.recordings.show("memory")
+
+# %% [markdown]
+# More is reserved than allocated, because torch gives back only whole blocks of which no part is in use. The peak comes
+# when the backward pass begins: all activations are still there, the derivative of the loss needs room for four more
+# tensors of their size, and no weight has a gradient yet. The peak is a record, so it does not fall when the tensors
+# are gone.
 #
 # ## What latency costs
 #

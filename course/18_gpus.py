@@ -1,29 +1,31 @@
 # %% [markdown]
 # # From here to GPUs
 #
-# You time a large matmul on a GPU, and the clock says 20 microseconds. The matmul should take a millisecond, and the
-# clock is right. You have timed how long it takes to ask for a matmul.
-#
-# **This lesson is optional.** No later lesson needs it.
+# You multiply two matrices of 8,192 × 8,192 on an H200, and the clock says 20 microseconds. If the matmul were that
+# fast, the GPU would be hundreds of times faster than its data sheet promises. The clock works, and the result of the
+# matmul is right. So what did you measure?
 #
 # > After this lesson you will be able to
 # >
-# > - say which parts of your program differ on GPUs, and which stay,
 # > - time what a GPU does, and not the queue in front of it,
-# > - say when `loss.item()` costs half of a step, and when it costs nothing,
+# > - say when `loss.item()` costs a large part of a step, and when it costs nothing,
 # > - read the table of an all-reduce benchmark, and turn it into a link for the simulator,
-# > - see in a profiler's trace how much of the communication is hidden,
-# > - say what bfloat16 saves, what it does not, and which sum it spoils.
+# > - see in a profiler's trace which communication is exposed,
+# > - say which sum bfloat16 spoils.
 # >
-# > **Time:** about 60 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), [DDP](05_ddp.ipynb) and
-# > [Environments](16_environments.ipynb). No GPU: the ideas are shown with the simulator and with processes. A section
-# > that ends in a measurement on a GPU makes it on yours. Without one it shows what was recorded on a real card, with
-# > the card's name, versions, date and command, or says that it was not run yet. No such number is invented.
+# > **Time:** about 50 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), [DDP](05_ddp.ipynb) and
+# > [Environments](16_environments.ipynb). No GPU.
+# >
+# > **This lesson is optional.** No later lesson needs it.
+#
+# The ideas are shown with the simulator and with processes. A cell that measures a GPU uses yours, if you have one.
+# Without a GPU, the cell shows what was recorded on a real H200, with versions, date and command.
 
 # %% tags=["folded"]
 # The imports
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import torch
@@ -40,33 +42,30 @@ from distlib import (
     gpus,
     torch_distributed,
 )
-from distlib.draw import predict, predicted_and_measured, step_timeline, sweep
+from distlib.draw import (
+    compare_costs,
+    predict,
+    predicted_and_measured,
+    queue_lanes,
+    step_timeline,
+    sweep,
+)
+from distlib.training import Span, StepTimes
 
-# %%
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 
 # %% [markdown]
-# ## The same program
+# ## What stays, and what changes
 #
-# A rank's function does not know what carries its messages. The world chooses, by what it finds:
+# A rank's function does not know what carries its messages, because the world chooses:
 #
 # | the machine has | `World(4)` | `comm.device` |
 # |---|---|---|
-# | no GPU | four processes, shared memory | `cpu` |
-# | one GPU, or two, or three | the same | `cpu` |
+# | fewer than four GPUs | four processes, shared memory | `cpu` |
 # | four GPUs or more | four processes, **NCCL** | `cuda:0` to `cuda:3` |
 #
-# NCCL is NVIDIA's library of collectives, and torch's backend for its cards. It wants a GPU for each rank. Two ranks on
-# one card are an error: "Duplicate GPU detected". So with too few cards the ranks stay on the processor. Then a rank
-# may still compute on the card, with `tensor.to("cuda")`, but four ranks share its memory and its time.
-#
-# With a single card you can try your program on NCCL all the same: `World(4, backend="nccl")`. Each rank then tells
-# NCCL that it is a machine of its own (`NCCL_HOSTID`), and that the loopback is the network (`NCCL_SOCKET_IFNAME`). So
-# messages leave the card and come back. That is slow, and NVIDIA does not support it. But on one H200 it gave right
-# results: for the broadcasts, reduces, gathers, scatters and all-reduces of this course, and for all ways to train of
-# [lesson 19](19_capstone.ipynb). Such a run tells you whether a program works, not how fast it is.
-#
-# A program that asks for `comm.device` runs on both. In a file it looks like this.
+# **NCCL** is NVIDIA's library of collectives. It needs a GPU for each rank, so with too few GPUs the ranks stay on the
+# CPU. A program that asks for `comm.device` runs on both:
 
 # %%
 folder = Path(tempfile.mkdtemp())
@@ -90,86 +89,142 @@ print(f"{carried_by.replace('_', ' ')}; rank 3 has {said[3]}")
 
 # %% tags=["folded"]
 # Checks of the numbers above
-cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
-assert carried_by == ("nccl" if cards >= 4 else "shared_memory")
+found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+assert carried_by == ("nccl" if found >= 4 else "shared_memory")
 assert all(line.endswith("[10.0, 10.0, 10.0]") for line in said)
 
 # %% [markdown]
-# The same file runs without a notebook, as [lesson 16](16_environments.ipynb) shows:
+# What changes is how fast numbers travel, and over what. The makers of an H200 node state:
 #
-#     distlib launch --ranks 4 train.py:main    # four ranks on this machine
-#     srun distlib launch train.py:main         # in a Slurm job
+# | link | it joins | GB/s, each way |
+# |---|---|---:|
+# | memory of the GPU | a GPU and its own numbers | 4,800 |
+# | **NVLink** | the GPUs of a node | 450 |
+# | **PCIe** | CPU and GPU | 64 |
+# | **InfiniBand** | two nodes, with an adapter per GPU | 50 |
 #
-# What `main` returns is not printed there: let rank 0 print what you want to see.
+# **The program stays. Its links change, and so does the meaning of its clock.**
 #
-# There, too, NCCL is taken if each of up to 16 ranks has a card of its own, and else what the processor has. Under
-# `srun` and `torchrun` you may choose: `--backend nccl`, or `--backend gloo`. A program of torch's own asks for NCCL,
-# and for its card:
+# <details><summary>The same file in a job, a program of plain torch, and several ranks on one GPU</summary>
 #
-#     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))    # my card; set by torchrun
-#     dist.init_process_group("nccl")
+# | you have | what to do |
+# |---|---|
+# | this machine | `distlib launch --ranks 4 train.py:main` |
+# | a Slurm job | `srun distlib launch train.py:main`, and `--backend nccl` or `gloo` to choose |
+# | a program of plain torch | `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`, then ask for `"nccl"` |
+# | a single GPU | `World(4, backend="nccl")` tries the program: right, but slow, and not supported by NVIDIA |
 #
-# Without the first line all ranks of a node take card 0, and NCCL refuses. That is the first error most people meet.
+# `distlib launch` does not print what `main` returns, so let rank 0 print. It takes NCCL by itself if each of up to 16
+# ranks has a GPU of its own.
 #
-# So far nothing is new. What is new about a GPU is *time*.
+# Without `set_device`, all ranks of a node take GPU 0, and NCCL refuses with "Duplicate GPU detected". That is the
+# first error most people meet.
 #
-# ## A queue
+# On a single GPU, each rank tells NCCL that it is a machine of its own (`NCCL_HOSTID`), whose network is the loopback
+# (`NCCL_SOCKET_IFNAME`). On one H200 this gave right results for the broadcasts, reduces, gathers, scatters and
+# all-reduces of this course, and for all ways to train of [lesson 19](19_capstone.ipynb).
 #
-# `matrix @ matrix` on a GPU does not multiply. It puts a **kernel**, a program for the card, into a queue, and returns.
-# The card takes kernels out of the queue, one after the other. So processor and card work at the same time.
+# </details>
 #
-#     processor   ▒▒▒▒▒▒▒▒▒▒▒▒                     ▒ puts a kernel into the queue: microseconds
-#     GPU          ██████████████████████████      █ computes
-#                            ↑            ↑
-#             the calls have returned      the work is done
+# ## What did the clock measure?
 #
-# Let us play it: rank 0 is the processor, rank 1 is the card. A message is a kernel in the queue, and the link costs
-# nothing. `prepare` is the time that the processor needs for everything else in a step: Python code, and the next
-# batch. `read` is `loss.item()`. It needs the number, so it waits until the queue is empty.
+# On a GPU, `matrix @ matrix` does not multiply. It puts a **kernel**, a program for the GPU, into a queue and returns.
+# The GPU takes kernels out of the queue, one after another. The queue is called a **stream**, and kernels that were
+# called but have not finished are **in flight**.
+#
+# We can play this with two ranks. Rank 0 is the CPU, rank 1 is the GPU, a message is a kernel, and the link takes no
+# time. `prepare` is all else that the CPU does in a step, such as making the next batch. `read` is `loss.item()`, which
+# waits until the queue is empty.
 
 # %%
-STEPS, KERNELS, CALL = 200, 100, 5e-6  # a call takes 5 µs
+KERNELS, CALL = 100, 5e-6  # kernels per step; a call takes 5 µs
 
 
-def processor(comm: Communicator, prepare: float, read: bool) -> float:
-    for _ in range(STEPS):
+def cpu(comm: Communicator, prepare: float, read: bool, steps: int) -> None:
+    for _ in range(steps):
         comm.sleep(prepare)
         for _ in range(KERNELS):
             comm.sleep(CALL)
             comm.isend(torch.zeros(1), dst=1)
         if read:
             comm.recv(torch.zeros(1), src=1)
-    return comm.time()
 
 
-def card(comm: Communicator, kernel: float, read: bool) -> float:
-    for _ in range(STEPS):
+def gpu(comm: Communicator, kernel: float, read: bool, steps: int) -> None:
+    for _ in range(steps):
         for _ in range(KERNELS):
             comm.recv(torch.zeros(1), src=0)
             comm.sleep(kernel)
         if read:
             comm.send(torch.zeros(1), dst=0)
-    return comm.time()
 
 
-def machine(comm: Communicator, kernel: float, prepare: float, read: bool) -> float:
-    if comm.rank == 0:
-        return processor(comm, prepare, read)
-    return card(comm, kernel, read)
-
-
-# %%
+# %% tags=["folded"]
+# Both on their ranks, and what they did as spans for a picture
 FREE = Link(latency=0, bandwidth=1e15)
 
 
-def step_us(
-    kernel: float, prepare: float = 0.0, read: bool = False
-) -> tuple[float, float]:
-    """µs per step: until the calls have returned, and until the work is done."""
-    seconds = SimulatedWorld(2, Cluster.flat(2, FREE)).run(
-        machine, kernel, prepare, read
+class Noting:
+    """A communicator that notes when its rank sleeps, and when the CPU waits to read."""
+
+    def __init__(self, comm: Communicator) -> None:
+        self.comm, self.spans = comm, []
+        self.isend, self.send = comm.isend, comm.send
+
+    def sleep(self, seconds: float) -> None:
+        start = self.comm.time()
+        self.comm.sleep(seconds)
+        on_cpu = "calls" if seconds == CALL else "prepares"
+        self.note("computes" if self.comm.rank else on_cpu, start)
+
+    def recv(self, tensor: torch.Tensor, src: int) -> None:
+        start = self.comm.time()
+        self.comm.recv(tensor, src)
+        if self.comm.rank == 0:
+            self.note("waits", start)
+
+    def note(self, kind: str, start: float) -> None:
+        if self.comm.time() > start:
+            self.spans.append(Span(kind, "", start, self.comm.time()))
+
+
+def machine(
+    comm: Communicator, kernel: float, prepare: float, read: bool, steps: int
+) -> tuple[float, list[Span]]:
+    noting = Noting(comm)
+    if comm.rank == 0:
+        cpu(noting, prepare, read, steps)
+    else:
+        gpu(noting, kernel, read, steps)
+    return comm.time(), numbered(noting.spans) if steps > 1 else noting.spans
+
+
+def numbered(spans: list[Span]) -> list[Span]:
+    """Each with the number of its step as its name."""
+    met, found = Counter(), []
+    for span in spans:
+        per_step = KERNELS if span.kind in ("calls", "computes") else 1
+        step = str(met[span.kind] // per_step + 1)
+        found.append(Span(span.kind, step, span.start, span.end))
+        met[span.kind] += 1
+    return found
+
+
+def play(
+    kernel: float, prepare: float = 0.0, read: bool = False, steps: int = 200
+) -> tuple[float, float, StepTimes]:
+    """µs per step until the calls have returned, and until the work is done; and all spans."""
+    world = SimulatedWorld(2, Cluster.flat(2, FREE))
+    (returned, called), (done, computed) = world.run(
+        machine, kernel, prepare, read, steps
     )
-    return 1e6 * seconds[0] / STEPS, 1e6 * seconds[1] / STEPS
+    times = StepTimes(0.0, max(returned, done), [*called, *computed])
+    return 1e6 * returned / steps, 1e6 * done / steps, times
+
+
+def step_us(kernel: float, prepare: float, read: bool) -> float:
+    """µs per step of a long run."""
+    return play(kernel, prepare, read)[1]
 
 
 # %% [markdown]
@@ -183,24 +238,75 @@ def step_us(
 guess_1 = predict("What does this clock say, in microseconds?", unit="µs")
 
 # %%
-returned, done = step_us(kernel=20e-6)
+returned, done, times = play(kernel=20e-6, steps=1)
 print(f"returned after {returned:,.0f} µs, done after {done:,.0f} µs")
 print(guess_1.compare(returned))
+times.spans.append(
+    Span("mark", "step() has returned", 1e-6 * returned, 1e-6 * returned)
+)
+queue_lanes({"one step": times}, title="What the clock measures")
 
 # %% tags=["folded"]
 # Checks of the numbers above
 assert abs(returned - KERNELS * CALL * 1e6) < 1
-assert abs(done - 2000) < 1
+assert abs(done - 2005) < 1
 
 # %% [markdown]
-# The clock says 500 µs. The step takes 2,000 µs. It has timed the calls. This is the most common mistake in timing, and
-# it looks like success: whoever makes a kernel slower sees no difference, whoever makes the calls fewer sees a miracle.
-# (A real queue holds about a thousand kernels. Then the calls wait, too, and a longer loop shows the truth. The second
-# table below has counted them: behind products of large matrices, the call after the last kernel that fits waits until
-# one of these products is done.)
+# The clock stops at 500 µs, when the last call has returned. At this moment three quarters of the kernels are still in
+# flight. Such a clock does not notice a kernel that got slower.
 #
-# The cure is to wait for the queue before both readings: `torch.cuda.synchronize()`. Or let the card take the time.
-# A `torch.cuda.Event` is a mark in the queue. The card notes when it passes the mark.
+# **A GPU call only fills the queue: synchronize before you read the clock.**
+#
+# On a real GPU the two readings can differ even more. From the smallest to the largest matrix the work takes 1,000
+# times as long, and the call not even twice as long. So the 20 microseconds of the first paragraph were a call.
+
+# %% tags=["folded"]
+# The picture of the recording
+queue = gpus.recordings.find("queue")
+compare_costs(
+    {
+        f"{row['matrix']:,} × {row['matrix']:,}": {
+            "the call returns, µs": row["returned µs"],
+            "the work is done, µs": row["done µs"],
+        }
+        for row in queue.rows
+    },
+    title="A matmul on a GPU, read twice",
+    subtitle=queue.source,
+    show="{:,.0f}".format,
+)
+
+# %% [markdown]
+# `torch.cuda.synchronize()` waits until the queue is empty. Call it before both readings. And leave out the first
+# calls, because they load code and reserve memory. `time_call` does all of this. On a CPU there is no queue, so both
+# readings are nearly the same.
+
+# %%
+matrix = torch.ones(256, 256)
+times = gpus.time_call(lambda: matrix @ matrix, "cpu")
+print(f"returned after {1e6 * times.returned:.0f} µs, ", end="")
+print(f"done after {1e6 * times.done:.0f} µs\n")
+assert times.returned <= times.done
+gpus.recordings.show("first_calls")  # a convolution of 64 images, on a GPU
+print()
+gpus.recordings.show("full_queue")
+
+# %% [markdown]
+# The second table shows that the queue has an end. While the GPU was busy with large matmuls, about 1,000 kernels
+# fitted into the queue. The next call waited until a matmul was done.
+#
+# A program may have several streams, whose kernels may run at the same time. NCCL's kernels have a stream of their own
+# when the collective is asynchronous, as DDP's all-reduces are. This is how an all-reduce hides behind the backward
+# pass.
+#
+# <details><summary>Where this stops being true, and a clock on the GPU</summary>
+#
+# | case | what happens |
+# |---|---|
+# | more calls than the queue holds | calls wait, so a long loop shows the truth without synchronizing |
+# | `torch.backends.cudnn.benchmark = True` | for each new shape, several kernels have a first call |
+#
+# A `torch.cuda.Event` is a mark in the stream. The GPU notes when it passes the mark:
 #
 #     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 #     begin.record()
@@ -209,19 +315,12 @@ assert abs(done - 2000) < 1
 #     end.synchronize()
 #     print(begin.elapsed_time(end), "ms")
 #
-# The queue is called a **stream**. A program may have several: kernels in different streams may run at the same time.
-# NCCL's kernels get a stream of their own when the collective is asynchronous, as those of DDP are. That is how an
-# all-reduce hides behind the backward pass.
-
-# %%
-gpus.recordings.show("queue")
-gpus.recordings.show("full_queue")
-
-# %% [markdown]
-# ### What `.item()` costs
+# </details>
 #
-# Almost every training loop has `total += loss.item()`. It is said to be slow. Is it? Now the processor also prepares
-# something for 500 µs in each step. So it needs 1,000 µs, and the card 2,000 µs.
+# ## What does reading the loss cost?
+#
+# Almost every training loop has `total += loss.item()`, and it is said to be slow. Is it? In our play the CPU now also
+# prepares something for 500 µs per step. So a step takes the CPU 1,000 µs, and the GPU 2,000 µs.
 
 # %%
 guess_2 = predict(
@@ -230,17 +329,24 @@ guess_2 = predict(
 
 # %%
 cost = {}
-for name, kernel, prepare in (
-    ("kernels of 20 µs, nothing to prepare", 20e-6, 0.0),
-    ("kernels of 20 µs, 500 µs of preparing", 20e-6, 500e-6),
-    ("kernels of 10 µs, 1,000 µs of preparing", 10e-6, 1000e-6),
-    ("kernels of 2 µs, 500 µs of preparing", 2e-6, 500e-6),
-):
-    without, with_it = (step_us(kernel, prepare, read)[1] for read in (False, True))
-    cost[name] = 100 * (with_it / without - 1)
-    both_us = f"{without:6,.0f} µs, read after each step {with_it:6,.0f} µs"
-    print(f"{name:40} {both_us}: {cost[name]:+5.1f} %")
-print(guess_2.compare(cost["kernels of 20 µs, 500 µs of preparing"]))
+for kernel, prepare in ((20, 0), (20, 500), (10, 1000), (2, 500)):
+    without, with_it = (
+        step_us(kernel * 1e-6, prepare * 1e-6, read) for read in (False, True)
+    )
+    cost[kernel, prepare] = 100 * (with_it / without - 1)
+    print(f"kernels of {kernel:2} µs, {prepare:5,} µs of preparing: ", end="")
+    print(
+        f"{without:5,.0f} µs, read {with_it:5,.0f} µs: {cost[kernel, prepare]:+3.0f} %"
+    )
+print(guess_2.compare(round(cost[20, 500], 1)))
+queue_lanes(
+    {
+        name: play(20e-6, 500e-6, read, steps=3)[2]
+        for name, read in (("loss not read", False), ("loss read", True))
+    },
+    title="Three steps",
+    subtitle="kernels of 20 µs, 500 µs of preparing; the number in a box is the step's",
+)
 
 # %% tags=["folded"]
 # Checks of the numbers above, and of the rule below
@@ -254,38 +360,48 @@ for kernel, prepare in (
     (5e-6, 1e-3),
     (30e-6, 4e-3),
 ):
-    without, with_it = (step_us(kernel, prepare, read)[1] for read in (False, True))
+    without, with_it = (step_us(kernel, prepare, read) for read in (False, True))
     left = KERNELS * kernel - (KERNELS - 1) * CALL if kernel > CALL else kernel
     rule = 1e6 * min(prepare + CALL, left)
     assert abs(with_it - without - rule) < 0.01 * without
 
 # %% [markdown]
-# A quarter of a step, or nothing. `.item()` itself is cheap. What it takes away is the head start. Without it the
-# processor prepares the next step while the card still computes. With it they take turns. So it costs the shorter of
-# two times: what the processor prepares, and what is left of the card's work when the last call has returned.
+# In the upper run the CPU is ahead: it prepares the next step while the GPU still computes. In the lower run the CPU
+# waits for the loss, and then the GPU waits for the next step.
 #
-# That is almost nothing where nothing is prepared. And almost nothing where a kernel is shorter than a call, for there
-# the card is done as soon as the last call is. Kernels of small models are that short.
+# **Reading a value from the GPU makes CPU and GPU take turns.**
 #
-# The same wait hides in `print(loss)`, `if loss > 10`, `tensor.cpu()`, `tensor.nonzero()` and `tensor[mask]`: each
-# needs a value, or a size, that only the card knows. And in `torch.tensor([1.0, 2.0], device="cuda")`: that is a copy
-# from pageable memory, and such a copy waits ([lesson 05b](05b_ddp_in_practice.ipynb)). Not in
-# `torch.where(mask, a, b)`, in `clip_grad_norm_` as it is by default, or in the `step()` of SGD and Adam.
+# So a read costs the shorter of two times: what the CPU prepares, and what is left of the GPU's work after the last
+# call. In the first line of the output nothing is prepared. In the last line a kernel is shorter than a call, so the
+# GPU is done as soon as the calls are. Both times the read costs nearly nothing.
+#
+# <details><summary>What else reads, and what does not</summary>
+#
+# | the CPU waits | it does not |
+# |---|---|
+# | `print(loss)`, `if loss > 10`, `tensor.cpu()` | `torch.where(mask, a, b)` |
+# | `tensor.nonzero()`, `tensor[mask]` | `clip_grad_norm_` as it is by default |
+# | `torch.tensor([1.0, 2.0], device="cuda")` | `step()` of SGD and Adam |
+#
+# On the left, each needs a value or a size that only the GPU knows. The last one copies from pageable memory, and such
+# a copy waits, too ([lesson 05b](05b_ddp_in_practice.ipynb)).
+#
+# </details>
 #
 # **Try it.** Which `prepare` makes reading the loss cost most, for kernels of 20 µs? Guess, then try five values.
 
 # %%
 for micro in (500,):  # more values
-    without, with_it = (step_us(20e-6, micro * 1e-6, read)[1] for read in (False, True))
+    without, with_it = (step_us(20e-6, micro * 1e-6, read) for read in (False, True))
     print(f"{micro:5} µs: {100 * (with_it / without - 1):+.1f} %")
 
 # %% tags=["folded"]
 # One way to do it
-# And what follows: where processor and card need the same time, here 2,000 µs each; the
+# And what follows: where CPU and GPU need the same time, here 2,000 µs each; the
 # step is 75 % longer then
 tried = {}
 for micro in (250, 500, 1000, 1500, 2000, 3000, 6000):
-    without, with_it = (step_us(20e-6, micro * 1e-6, read)[1] for read in (False, True))
+    without, with_it = (step_us(20e-6, micro * 1e-6, read) for read in (False, True))
     tried[micro] = 100 * (with_it / without - 1)
     print(f"{micro:5} µs: {tried[micro]:+.1f} %")
 assert max(tried, key=tried.get) == 1500 and round(tried[1500]) == 75
@@ -298,85 +414,134 @@ sweep(
 )
 
 # %% [markdown]
-# Now a real card. The kernels of a step of 256 samples are that short: the processor needs longer to call them than the
-# card to run them. A step of 65,536 samples keeps the card busy. So by the rule, reading costs nothing in the first
-# three rows, and 4 ms in the last. The rule leaves out the read itself, some tenths of a millisecond.
+# Now a real GPU, with a small batch and a large one, and a CPU that prepares for 0 or 4 ms per step. By the rule, a
+# read costs 4 ms where the CPU prepares *and* the GPU still has work in flight. This is so for the large batch only.
+# The rule leaves out the read itself, some tenths of a millisecond.
 
-# %%
-gpus.recordings.show("item")
-
-# %% [markdown]
-# ### The first call
-#
-# The first call is different. Code is loaded to the card, and memory is reserved. With
-# `torch.backends.cudnn.benchmark = True`, which is not the default, several kernels are tried for each new shape. So a
-# timing begins with calls that do not count. `time_call` does all three: it warms up, waits for an empty queue, and
-# waits for the result. On a processor there is no queue, and both readings are nearly the same.
-
-# %%
-matrix = torch.ones(256, 256)
-times = gpus.time_call(lambda: matrix @ matrix, "cpu")
-print(
-    f"returned after {1e6 * times.returned:.0f} µs, done after {1e6 * times.done:.0f} µs"
+# %% tags=["folded"]
+# The picture of the recording
+item = gpus.recordings.find("item")
+PREPARES, PLAIN = "the processor prepares ms", "ms per step"
+READ = "loss read in each, ms per step"
+compare_costs(
+    {
+        f"batch {row['samples']:,}, {row[PREPARES]:g} ms": {
+            "reading adds, ms per step": max(0.0, row[READ] - row[PLAIN])
+        }
+        for row in item.rows
+    },
+    title="What reading the loss costs on a GPU",
+    subtitle=item.source,
+    show="{:.2f}".format,
 )
-assert times.returned <= times.done
 
 # %% [markdown]
-# On a card, a convolution of 64 images. If you run the cell twice, the first call is gone: its code is loaded already.
-
-# %%
-gpus.recordings.show("first_calls")
-
-# %% [markdown]
-# ### Copies
+# ### Is the GPU busy?
 #
-# A batch has to get to the card, from pageable or from page-locked memory. [Lesson 05b](05b_ddp_in_practice.ipynb) says
-# what these are, and why `non_blocking=True` alone may change nothing.
-
-# %%
-gpus.recordings.show("copies")
-
-# %% [markdown]
-# ## The table of a benchmark
-#
-# Before you train on a new cluster, you run NVIDIA's `all_reduce_perf`. A line of its table has, for one size, the
-# number of elements, their type and the operation; then twice, for a result in another buffer and for one in place, the
-# time, two bandwidths and the number of wrong elements. The bandwidths are
-#
-# - **algbw**, the algorithm bandwidth, $S/T$: the bytes of the tensor, divided by the time,
-# - **busbw**, the bus bandwidth, $S/T \cdot 2(N-1)/N$.
-#
-# Where does the factor come from? From [lesson 02](02_all_reduce.ipynb): on average over the ranks, no all-reduce of
-# messages can send less than $2(N-1)/N \cdot S$ per rank. So busbw is what each *link* has carried, if the algorithm
-# sends no more than it must, and a ring sends no more. Only this number can be held against the data sheet of a link.
+# Look at the two batches of the same recording. The model has eight layers of 512 × 512 weights. A step of 65,536
+# samples is 256 times as much work as a step of 256 samples.
 
 # %%
 guess_3 = predict(
+    "And how many times as long does the large step take?",
+    choices=["about 256 times", "far fewer times", "no longer at all"],
+)
+
+# %% tags=["folded"]
+# The picture of the recording, and the answer
+small, large = (row[PLAIN] for row in item.rows if row[PREPARES] == 0)
+factor = large / small
+print(f"{small:.1f} ms and {large:.1f} ms: {factor:.0f} times as long")
+at = (factor > 1.5) + (factor > 100)
+print(guess_3.compare(["no longer at all", "far fewer times", "about 256 times"][at]))
+peak = (
+    1e12 * gpus.recordings.find("formats").rows[0]["TFLOP/s"]
+)  # of a large matmul in float32
+PARAMETERS = 8 * (512 * 512 + 512)
+
+
+def mfu_percent(samples: int, milliseconds: float) -> float:
+    """Of the peak: 6 operations per parameter and sample."""
+    return 100 * 6 * PARAMETERS * samples / (milliseconds / 1e3) / peak
+
+
+compare_costs(
+    {
+        f"{samples:,} samples": {
+            "ms per step": took,
+            "MFU, %": mfu_percent(samples, took),
+        }
+        for samples, took in ((256, small), (65_536, large))
+    },
+    title="A small batch and a large one",
+    subtitle=item.source,
+    show="{:.1f}".format,
+)
+
+# %% [markdown]
+# A call takes the CPU some microseconds, however short its kernel is. In the small step the kernels are shorter than
+# the calls, so the GPU waits for the CPU. **MFU**, model FLOPs utilization, is the share of the GPU's peak that the
+# model's operations reach: here 4 % in the small step, and 88 % in the large one.
+#
+# **A small batch leaves a fast GPU idle for most of the time.**
+#
+# <details><summary>What counts as the peak here</summary>
+#
+# | peak | where it is from | MFU of the large step |
+# |---|---|---:|
+# | 51 TFLOP/s | the largest matmul in float32 that we measured | 88 % |
+# | 67 TFLOP/s | NVIDIA's data sheet of the H200, which papers take | 67 % |
+#
+# </details>
+#
+# ## The table of a benchmark
+#
+# Before you train on a new cluster, you run NVIDIA's `all_reduce_perf`. For each size $S$ it prints a time $T$ and two
+# bandwidths, in GB/s:
+#
+# - **algorithm bandwidth**, algbw, $S/T$: how fast the program gets its result,
+# - **bus bandwidth**, busbw, $S/T \cdot 2(N-1)/N$: how fast each link carries bytes, if no rank sends more than it
+#   must.
+#
+# The factor is from [lesson 02](02_all_reduce.ipynb): in an all-reduce over $N$ ranks, a rank sends at least
+# $2(N-1)/N \cdot S$ bytes on average. A ring sends no more, so its busbw can be held against the data sheet of a link.
+
+# %%
+guess_4 = predict(
     "A link carries 25 GB/s. At most how large is algbw on 8 ranks, with a ring?",
     unit="GB/s",
 )
 
 # %%
-limit = 25 / gpus.sent_at_least(8)
-print(f"algbw at most {limit:.1f} GB/s: 4/7 of the link")
-example = gpus.MeasuredAllReduce(
-    ranks=8, nbytes=64_000_000, seconds=64e6 / (limit * 1e9)
+S, LINK = 256_000_000, Link(latency=2e-6, bandwidth=25e9)
+
+
+def ring(comm: Communicator, length: int) -> None:
+    all_reduce(comm, torch.empty(length, device="meta"), algorithm="ring")
+
+
+rings = []
+for ranks in (2, 4, 8, 16, 32, 64):
+    world = SimulatedWorld(ranks, Cluster.flat(ranks, LINK))
+    world.run(ring, S // 4)
+    rings.append(gpus.MeasuredAllReduce(ranks, S, world.elapsed))
+print(guess_4.compare(25 / gpus.sent_at_least(8)))
+sweep(
+    {
+        "busbw": {each.ranks: each.bus_bandwidth / 1e9 for each in rings},
+        "algbw": {each.ranks: each.algorithm_bandwidth / 1e9 for each in rings},
+    },
+    along="ranks",
+    title="A ring of 256 MB on links of 25 GB/s",
+    subtitle="GB/s, in virtual time",
 )
-print(
-    f"64 MB in {1e3 * example.seconds:.2f} ms: busbw {example.bus_bandwidth / 1e9:.1f}"
-)
-print(guess_3.compare(limit))
 
 # %% tags=["folded"]
 # Checks of the numbers above
 # The factor is what a ring sends, and its limit is 2
-assert abs(limit - 25 * 4 / 7) < 1e-9 and abs(example.bus_bandwidth - 25e9) < 1
-
-
-def ring(comm: Communicator, length: int, algorithm: str = "ring") -> None:
-    all_reduce(comm, torch.empty(length, device="meta"), algorithm=algorithm)
-
-
+assert abs(25 / gpus.sent_at_least(8) - 25 * 4 / 7) < 1e-9
+assert all(24.6 < each.bus_bandwidth / 1e9 < 25 for each in rings)
+assert 12.4 < rings[-1].algorithm_bandwidth / 1e9 < 13
 for ranks in (2, 4, 8, 16):
     counted = SimulatedWorld(ranks)
     counted.run(ring, 48 * ranks)
@@ -386,14 +551,23 @@ for ranks in (2, 4, 8, 16):
 assert gpus.sent_at_least(1024) > 1.998
 
 # %% [markdown]
-# So 14 GB/s may be all that there is, and nothing is wrong. For a broadcast the factor is 1, for an all-gather
-# $(N-1)/N$.
+# All these rings use nearly the whole link, and busbw says so. The algorithm bandwidth falls to half, although nothing
+# is wrong.
 #
-# One exception is common: switches that add numbers up themselves, as those inside a node of eight H100 do by default.
-# Then the ranks send less than the formula says, and busbw can exceed the link.
+# **Compare the bus bandwidth with the link, not the algorithm bandwidth.**
 #
-# Now measure this machine: torch's own all-reduce, over gloo or over NCCL. Ranks that share a few cores, and
-# whatever else runs on them, make the numbers jump.
+# <details><summary>Where this stops being true</summary>
+#
+# | case | what happens |
+# |---|---|
+# | an algorithm that sends more than a ring, such as some trees | busbw is below what the links carry |
+# | switches that add up numbers, as in a node of eight H100 | ranks send less, so busbw can exceed the link |
+# | a broadcast, an all-gather | the factor is 1, or $(N-1)/N$ |
+#
+# </details>
+#
+# Now measure this machine: torch's own all-reduce, over gloo or over NCCL. A ring takes $T = 2(N-1)(\alpha + S/(N B))$,
+# as in [lesson 03](03_trees_and_grids.ipynb). Fit α and B to the table, and you have a link for the simulator.
 
 # %%
 ranks = 4
@@ -401,13 +575,6 @@ with World(ranks) as world:
     table = gpus.sweep_all_reduce(world)
 print(f"{ranks} ranks\n{gpus.HEADER}")
 print(*table, sep="\n")
-
-# %% [markdown]
-# Small tensors have a tiny bandwidth: they pay for latency, and their time hardly depends on the size. Large ones come
-# near a limit, on a quiet machine. Both are the model of [lesson 03](03_trees_and_grids.ipynb): a ring takes
-# $T = 2(N-1)(\alpha + S/(N B))$. Fit α and B, and you have a link for the simulator.
-
-# %%
 link = gpus.fit_ring(table)
 print(f"α = {link.latency * 1e6:.0f} µs, B = {link.bandwidth / 1e9:.2f} GB/s")
 compared = []
@@ -415,7 +582,6 @@ for each in table:
     simulated = SimulatedWorld(ranks, Cluster.flat(ranks, link))
     simulated.run(ring, each.nbytes // 4)
     compared.append(Comparison(each.nbytes, simulated.elapsed, each.seconds))
-print(f"the largest error of the fit: {max(each.error for each in compared):.0%}")
 predicted_and_measured(
     compared, title="The fitted link, simulated, against the machine"
 )
@@ -442,13 +608,12 @@ assert abs(rows[-1].bus_bandwidth / KNOWN.bandwidth - 1) < 0.06
 assert rows[0].bus_bandwidth < KNOWN.bandwidth / 100
 
 # %% [markdown]
-# The fit is no truth. It is what a ring would need to take that long. If NCCL has chosen a tree for small sizes, or
-# another protocol for large ones, α and B mix both. And a machine that does something else meanwhile measures that. Run
-# the cell of the table again, then this one, and see which points move.
-#
-# Does the link of 2 ranks tell the time of 4?
+# Small tensors have a tiny bandwidth, because they pay for latency. Large tensors come near a limit, on a quiet
+# machine. Does a fit to two ranks predict the time of four? Mostly not, because four ranks share cores and memory that
+# two had for themselves. On a cluster, ranks may share a cable. So measure with as many ranks as you will train with.
 
-# %%
+# %% tags=["folded"]
+# The link of two ranks, against four
 with World(2) as pair:
     link_of_two = gpus.fit_ring(gpus.sweep_all_reduce(pair))
 for each in table[::3]:
@@ -463,14 +628,16 @@ print(f"α {link_of_two.latency * 1e6:.0f} µs of 2, {link.latency * 1e6:.0f} µ
 assert link_of_two.bandwidth > 0 < link.bandwidth
 
 # %% [markdown]
-# Mostly it does not, here: four ranks share cores and memory that two had for themselves. On a cluster it is the same
-# with a shared cable. So measure with as many ranks as you will train with, or fit each kind of link by itself, as
-# [lesson 03b](03b_networks.ipynb) needs them.
-
-# %%
-gpus.recordings.show("all_reduces")
-
-# %% [markdown]
+# <details><summary>Why the fit is no truth</summary>
+#
+# | case | what α and B are |
+# |---|---|
+# | NCCL takes a tree for small sizes, or another protocol for large ones | a mixture of both |
+# | another program runs at the same time | partly the other program's |
+# | links of several kinds | a mixture: fit each kind by itself, as [lesson 03b](03b_networks.ipynb) needs them |
+#
+# </details>
+#
 # **Try it.** A colleague's table for 16 ranks has 11.2 GB/s algbw at 1 GiB, on links of 25 GB/s. Is there something to
 # gain? Compute what share of the link is used.
 
@@ -482,13 +649,13 @@ print(f"{colleague.bus_bandwidth / 25e9:.0%} of the link")
 
 # %% tags=["folded"]
 # One way to do it
-# And what follows: hardly, 84 % of the link are used
+# And what follows: not much, because 84 % of the link are used
 colleague = gpus.MeasuredAllReduce(ranks=16, nbytes=1 << 30, seconds=(1 << 30) / 11.2e9)
 print(f"{colleague.bus_bandwidth / 25e9:.0%} of the link")
 assert abs(colleague.bus_bandwidth / 25e9 - 0.84) < 0.001
 
 # %% [markdown]
-# ## What the profiler sees
+# ## Which all-reduce is exposed?
 #
 # `torch.profiler` notes each operation: on which thread or in which stream, from when to when.
 #
@@ -498,15 +665,12 @@ assert abs(colleague.bus_bandwidth / 25e9 - 0.84) < 0.001
 #         …
 #     profile.export_chrome_trace("trace.json")             # for a viewer, such as Perfetto
 #
-# The file has hundreds of events for one step. Here we keep three kinds: computing in the forward pass, computing in
-# the backward pass, and communication, which is `gloo:all_reduce` on gloo's threads. Then the picture of lesson 05 can
-# be drawn from it.
-#
-# This is a step of torch's DDP: 8 layers of 1 MiB, buckets of 2 MiB, 2 ranks. The backward pass computes the gradients
-# of the last layer first.
+# Of the hundreds of events of one step we keep three kinds: computing in the forward pass, computing in the backward
+# pass, and communication. The step is one of torch's DDP on two ranks: 8 layers of 1 MiB, in buckets of 2 MiB. The
+# backward pass computes the gradients of the last layer first.
 
 # %%
-guess_4 = predict(
+guess_5 = predict(
     "Four buckets, four all-reduces. Which can't hide behind the backward pass?",
     choices=["the first", "the last", "all", "none of them"],
 )
@@ -517,7 +681,7 @@ with World(2) as world:
 share = seen.hidden / seen.communicating
 print(f"a step of {1e3 * seen.seconds:.0f} ms, computing {1e3 * seen.computing:.0f} ms")
 print(f"communication {1e3 * seen.communicating:.0f} ms, hidden {share:.0%}")
-print(guess_4.compare("the last"))
+print(guess_5.compare("the last"))
 step_timeline({"DDP": seen}, title="A step of DDP, as the profiler has seen it")
 
 # %% tags=["folded"]
@@ -530,45 +694,43 @@ assert first_computed < all_reduces[0].start and all_reduces[0].start < seen.end
 assert seen.hidden < seen.communicating + 1e-9
 
 # %% [markdown]
-# Four all-reduces, one per bucket. The first begins in the middle of the backward pass. The last begins when the last
-# gradient has been computed, so nothing is left to hide it. What computes afterwards only copies averages.
+# The first all-reduce begins in the middle of the backward pass. So it can hide, as far as it is done before the
+# backward pass ends. The last all-reduce begins when the last gradient has been computed, so it is exposed.
 #
-# How much is hidden changes from run to run on a busy machine. And hidden is not the same as free. Here both compete
-# for the same cores: gloo's threads add up numbers while the backward pass multiplies matrices. On a GPU NCCL's kernels
-# take some of the card's processors away from computing, too.
+# **The all-reduce of the last bucket has nothing left to hide behind.**
 #
-# A trap when you read such traces: operations lie within others. The frame in which DDP hands a bucket over is part of
-# an event called `autograd::engine::evaluate_function`. Who counts that as computing finds everything hidden.
+# Hidden is not free, however. Here gloo's threads take time from the same cores that compute the backward pass, and on
+# a GPU, NCCL's kernels occupy some of its multiprocessors.
 #
-# On a GPU the profiler tells more: the *calls* on the processor's threads, and the *kernels* in the streams of the
-# card. A gap between kernels, while the thread above is busy with calls, means: the processor is too slow. A gap that
-# begins where a `cudaStreamSynchronize` ends means: somebody has read a value, or has waited for a copy, and then there
-# was nothing in the queue.
-
-# %% [markdown]
-# Here are forward and backward of the same two steps as above, without the optimizer. Of the small one the card
-# computes for a few per cent. Compare the time of this step with that above: the profiler makes it several times as
-# long. But also without it, the card is busy for a small part of such a step, and a faster card would not help.
+# On a GPU the profiler shows the calls on the CPU's threads, and the kernels in the streams. So it also shows how long
+# the GPU computes. In the small step of the recording it computes for 6 % of the time, in the large step for 88 %:
 
 # %%
-gpus.recordings.show("kernels")
+gpus.recordings.show("kernels")  # forward and backward, without the optimizer
 
 # %% [markdown]
-# And a step of DDP on two cards:
-
-# %%
-gpus.recordings.show("overlap")
-
-# %% [markdown]
+# <details><summary>How to read a trace of a GPU, and two traps</summary>
+#
+# | you see | it means |
+# |---|---|
+# | a gap between kernels, while the thread above is busy with calls | the CPU is too slow |
+# | a gap that begins where a `cudaStreamSynchronize` ends | the CPU read a value, or waited for a copy |
+# | a step several times as long as without the profiler | the profiler makes each call longer |
+# | `autograd::engine::evaluate_function` | a frame around other events: do not count it as computing |
+#
+# DDP hands over its buckets inside the last one. If you count the frame as computing, all communication seems hidden.
+#
+# </details>
+#
 # ## Half of the bytes
 #
-# A card multiplies matrices of **bfloat16** faster than those of float32, since the generation of the A100. The last
-# cell of this section measures how much. And a message of bfloat16 has half of the bytes. A bfloat16 has the exponent
-# of a float32, so the same range. But it has only 8 binary digits of precision where float32 has 24.
+# GPUs since the A100 multiply matrices of **bfloat16** faster than matrices of float32, and a message of bfloat16 has
+# half of the bytes. A bfloat16 has the range of a float32, but only 8 binary digits of precision instead of 24.
 
 # %%
-guess_5 = predict(
-    "320 ranks have a gradient of 1.0 each, in bfloat16. A ring sums them up. What comes out?"
+guess_6 = predict(
+    "320 ranks have a gradient of 1.0 each, in bfloat16. A ring sums them up. The sum is …",
+    choices=["320", "less than 320", "more than 320"],
 )
 
 
@@ -579,18 +741,17 @@ def sum_of_ones(comm: Communicator, algorithm: str, dtype: torch.dtype) -> float
     return float(ones[0])
 
 
-RANKS = 320
-many = SimulatedWorld(RANKS)
+many = SimulatedWorld(320)
 sums = {
     name: many.run(sum_of_ones, name, torch.bfloat16)[0] for name in ("ring", "tree")
 }
-for name, total in sums.items():
-    print(f"{name}: {total:.0f}")
-print(guess_5.compare(sums["ring"]))
+print(f"ring {sums['ring']:.0f}, tree {sums['tree']:.0f}")
+answer = "320" if sums["ring"] == 320 else "less than 320"
+print(guess_6.compare(answer))
 
 
 # %% [markdown]
-# What does a ring do with one element? It adds one rank after the other. So a loop gives the same sum in no time.
+# A ring adds one rank after another to an element. So a loop gives the same sum in no time, for any number of ranks.
 
 
 # %%
@@ -602,15 +763,30 @@ def one_after_the_other(values: torch.Tensor) -> torch.Tensor:
     return total
 
 
-ones = torch.ones(RANKS, 1)
-print(f"bfloat16 {one_after_the_other(ones.bfloat16()).item():.0f}")
-print(f"float32  {one_after_the_other(ones).item():.0f}")
+def mean_of_ones(ranks: int, dtype: torch.dtype) -> float:
+    return one_after_the_other(torch.ones(ranks, 1, dtype=dtype)).item() / ranks
+
+
+sweep(
+    {
+        name: {n: mean_of_ones(n, dtype) for n in (64, 128, 256, 320, 512, 1024)}
+        for name, dtype in (
+            ("summed in float32", torch.float32),
+            ("summed in bfloat16", torch.bfloat16),
+        )
+    },
+    along="ranks",
+    title="The mean of ones, summed by a ring",
+    percent=True,
+)
 
 # %% tags=["folded"]
 # Checks of the numbers above and below
 assert sums == {"ring": 256, "tree": 320}
-assert one_after_the_other(ones).item() == 320
-assert one_after_the_other(ones.bfloat16()).item() == 256
+assert (
+    mean_of_ones(320, torch.float32) == 1 and mean_of_ones(320, torch.bfloat16) == 0.8
+)
+assert mean_of_ones(1024, torch.bfloat16) == 0.25
 
 
 def of_equal(ranks: int, value: float) -> float:
@@ -618,13 +794,12 @@ def of_equal(ranks: int, value: float) -> float:
     return one_after_the_other(values).item()
 
 
-assert 256 / RANKS == 0.8
 assert of_equal(200, 1.0) == 200 and round(of_equal(200, 1 / 200), 2) == 0.91
 assert of_equal(512, 1 / 512) == 0.5
-assert 1.06 < of_equal(RANKS, 1 / 3) / (RANKS / 3) < 1.07
+assert 1.06 < of_equal(320, 1 / 3) / (320 / 3) < 1.07
 for seed in range(3):
     torch.manual_seed(seed)
-    rows = torch.randn(RANKS, 2048).bfloat16()
+    rows = torch.randn(320, 2048).bfloat16()
     exact = rows.double().sum(0)
     error = (one_after_the_other(rows).double() - exact).square().mean()
     assert 0.015 < (error / exact.square().mean()).sqrt() < 0.025
@@ -632,23 +807,32 @@ for seed in range(3):
     assert 0.001 < (once / exact.square().mean()).sqrt() < 0.003
 
 # %% [markdown]
-# It is 256. From there on, adding 1 changes nothing: the next number that bfloat16 has is 258, and 257 is rounded back
-# to the even one. So the mean gradient would be 0.8 instead of 1. A tree adds sums of equal size, and is right here. In
-# float32 both are.
+# The sum stops at 256. bfloat16 has no 257, so 256 + 1 is rounded back to 256. With 1,024 ranks the mean gradient is a
+# quarter of the true one. A tree adds sums of equal size, so here it is right.
 #
-# To divide before the sum is no cure. With 200 ranks, whose sum of ones is right, it gives 0.91; with 512 ranks it
-# gives 0.5. Other values err in other directions: 320 times 1/3 comes out 7 % too large. Random numbers of both signs
-# fare better. Their sum is off by some 2 %, in the root mean square; rounded once, by 0.2 %.
+# **Compute in bfloat16, but sum up gradients in float32.**
 #
-# Hence the rule of mixed precision: compute in bfloat16, *sum up* in float32. `fully_shard` has
-# `MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)` for it
-# ([11c](11c_memory_deeper.ipynb)). `torch.autocast("cuda", dtype=torch.bfloat16)`, the usual way with DDP, keeps
-# parameters and gradients in float32, and multiplies matrices in bfloat16. (Without `dtype` it takes float16 there.)
+# This is the rule of mixed precision. `torch.autocast("cuda", dtype=torch.bfloat16)` keeps parameters and gradients in
+# float32 and multiplies in bfloat16. `fully_shard` has
+# `MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)`. The price is that a gradient has four
+# bytes on its way, as before.
 #
-# Then a gradient has four bytes on its way, as before. What is saved is time to compute, memory for activations, and
-# with `fully_shard` half of the bytes of gathered parameters. Who sends gradients in bfloat16, to save those bytes,
-# too, takes the error. It is rarely as large as here, since gradients of different samples mostly differ in sign. But
-# where they agree, it is the same in each step, and does not average out.
+# <details><summary>How large the error is, and what does not cure it</summary>
+#
+# | gradients | what a ring in bfloat16 makes of their sum |
+# |---|---|
+# | 1/N each, divided before the sum: no cure | 0.91 instead of 1 with 200 ranks, 0.5 with 512 |
+# | 1/3 each, 320 ranks | 7 % too large |
+# | random, of both signs, 320 ranks | off by some 2 % in the root mean square; rounded once, by 0.2 % |
+#
+# Gradients of different samples mostly differ in sign, so the error is rarely as large as for ones. But where they
+# agree, it is the same in each step, and does not average out.
+#
+# What bfloat16 saves all the same: time to compute, memory for activations, and with `fully_shard` half of the bytes of
+# gathered parameters. Without `dtype`, autocast on a GPU takes float16. [Lesson 11c](11c_memory_deeper.ipynb) runs
+# `fully_shard` with the policy.
+#
+# </details>
 #
 # **Try it.** From how many ranks on does the ring miss the bfloat16 that is nearest to the true sum? Guess first.
 
@@ -669,57 +853,51 @@ for ranks in (256, 257, 258):
 assert abs(of_equal(64, 1 / 3) / (64 / 3) - 1) > 0.005
 
 # %% [markdown]
-# On a card there is a third way. **TF32** takes numbers of float32, but multiplies with 11 binary digits of each. torch
-# does so only if asked: `torch.set_float32_matmul_precision("high")`.
+# What is gained is speed. On the GPU of the recording a matmul in bfloat16 is 15 times as fast as in float32.
+# **TF32** lies between the two: it takes numbers of float32, but multiplies with 11 binary digits of each. torch does
+# so only if asked, by `torch.set_float32_matmul_precision("high")`.
 
-# %%
-gpus.recordings.show("formats")
-
-# %% [markdown]
-# ## Memory of a card
-#
-# Three numbers, and the difference between them explains most "out of memory":
-#
-# - `torch.cuda.memory_allocated()`: bytes of the tensors that are alive,
-# - `torch.cuda.max_memory_allocated()`: the most that there were at once,
-# - `torch.cuda.memory_reserved()`: what torch has taken from the card and keeps. `nvidia-smi` shows this one, and more.
-#
-# Freed tensors return to torch, not to the card. So `nvidia-smi` does not fall when you delete a tensor. (On the
-# processor the same happens to small pieces: [lesson 11c](11c_memory_deeper.ipynb).) And pieces of freed memory may be
-# too small for the next tensor, although their sum is not. `torch.cuda.memory._record_memory_history()` and
-# `torch.cuda.memory._dump_snapshot("snapshot.pickle")` write down each block and the line that asked for it;
-# [pytorch.org/memory_viz](https://pytorch.org/memory_viz) draws it.
-#
-# Below, some megabytes are there before the model: room to work in, kept for the library that multiplies matrices. And
-# more is reserved than that, since torch gives back only whole blocks of which no part is in use. The peak comes when
-# the backward pass begins. All activations are still there, the derivative of the loss needs room for four more tensors
-# of their size, and no weight has a gradient yet. The peak is a record: it does not fall when the tensors are gone.
-
-# %%
-gpus.recordings.show("memory")
+# %% tags=["folded"]
+# The picture of the recording
+formats = gpus.recordings.find("formats")
+compare_costs(
+    {
+        row["numbers"]: {
+            "TFLOP/s": row["TFLOP/s"],
+            "largest error, ‰": 1e3 * row["largest error"],
+        }
+        for row in formats.rows
+    },
+    title="A matmul of 8,192 × 8,192 in three formats",
+    subtitle=formats.source,
+    show="{:.3g}".format,
+)
 
 # %% [markdown]
-# ## One card, two cards
+# ## With two GPUs
 #
-# The question at the end: how many times faster are two? The samples per rank stay the same, so two cards do twice the
-# work per step. What is missing to a factor of 2 is communication that was not hidden, computing that the hidden
-# part has slowed down, and the wait for the slower card.
+# Three measurements need two GPUs: the table of a benchmark over NCCL, a step of DDP under the profiler, and how many
+# times faster two GPUs train than one. We have recorded one GPU only, and no such number is invented. If you have two
+# GPUs, the cell measures them. Two GPUs then do twice the work per step. What is missing to twice the speed is exposed
+# communication, computing that hidden communication has slowed down, and the wait for the slower GPU.
 
 # %%
-gpus.recordings.show("two_gpus")
+for name in ("all_reduces", "overlap", "two_gpus"):
+    print(f"{name}: ", end="")
+    gpus.recordings.show(name)
 
 # %% [markdown]
-# ## When it does not start
+# <details><summary>When NCCL does not start: its variables</summary>
 #
 # NCCL says little unless asked. These variables are set before the program starts, on all ranks:
 #
 # | variable | what it does |
 # |---|---|
-# | `NCCL_DEBUG=INFO` | says what each rank has found: version, networks, cards, and how they are connected |
+# | `NCCL_DEBUG=INFO` | says what each rank has found: version, networks, GPUs, and how they are connected |
 # | `NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH` | about which subjects; without it there is none of NET and GRAPH |
 # | `NCCL_SOCKET_IFNAME=eth0` | the network interface to use; the usual cure where a node has several |
 # | `NCCL_IB_DISABLE=1` | without InfiniBand: to find out whether that is what is broken |
-# | `NCCL_P2P_DISABLE=1` | without direct copies between cards, for the same purpose |
+# | `NCCL_P2P_DISABLE=1` | without direct copies between GPUs, for the same purpose |
 # | `NCCL_ALGO=Ring`, `NCCL_PROTO=Simple` | forces an algorithm, a protocol: for measurements, not for training |
 # | `TORCH_NCCL_ASYNC_ERROR_HANDLING` | what torch does about a collective that fails: by default it ends the process |
 # | `CUDA_LAUNCH_BLOCKING=1` | each call waits for its kernel: an error names the right line, and all is slow |
@@ -727,12 +905,13 @@ gpus.recordings.show("two_gpus")
 # The last one is the queue again. An error in a kernel is noticed at some later call, so the line in the message is
 # innocent.
 #
+# </details>
+#
 # ## In real frameworks
 #
-# What a GPU needed here was torch's: `torch.profiler`, `torch.cuda.Event`, `torch.distributed`. A last comparison,
-# which any machine can make: does gloo round like our ring? Four ranks have bfloat16. Sums of whole numbers from -9 to
-# 9 need no rounding, so they must be the same. Of random numbers some sums differ: gloo adds them in another order, so
-# it rounds other partial sums.
+# `torch.profiler`, `torch.cuda.Event` and `torch.distributed` did the work here. One comparison is left, which any
+# machine can make: does gloo round like our ring? Four ranks have bfloat16. Sums of whole numbers from -9 to 9 need no
+# rounding, so they must be the same. Other sums may differ, because gloo adds them up in another order.
 
 
 # %%
@@ -752,6 +931,9 @@ with World(4) as world:
 differ = (ours != theirs).float().mean()
 print(f"exact sums agree; of others {differ:.0%} differ")
 
+# %% tags=["folded"]
+# Which of the two is nearer to the truth
+
 
 def error(sums: torch.Tensor) -> float:
     true = sum(
@@ -769,31 +951,18 @@ print(f"mean error: ours {error(ours):.4f}, gloo's {error(theirs):.4f}")
 assert 0 < differ < 0.5 and 0.5 < error(ours) / error(theirs) < 2
 
 # %% [markdown]
-# Neither is nearer to the truth.
-
-# %% [markdown]
+# Neither is clearly nearer to the truth.
+#
 # ## In short
 #
-# - Before you read the clock, make some calls that do not count, and empty the queue.
-# - Reading a value makes the program wait for the card.
-# - Compare busbw with the link. For a ring all-reduce, it is algbw times 2(N − 1)/N.
-# - A profiler's trace shows which communication is hidden.
-# - Sum gradients in float32: a ring in bfloat16 errs more with more ranks.
+# - A GPU call only fills the queue: synchronize before you read the clock.
+# - Reading a value from the GPU makes CPU and GPU take turns.
+# - Compare the bus bandwidth with the link, not the algorithm bandwidth.
+# - The all-reduce of the last bucket has nothing left to hide behind.
+# - Compute in bfloat16, but sum up gradients in float32.
 #
-# <details><summary>In more words, and where these sentences stop being true</summary>
-#
-# - A call returns when its kernel is in the queue. Time with the queue empty before and waited for after, or with
-#   events; and not the first calls.
-# - Reading a value from the card costs the shorter of two times: what the processor has to prepare, and what is left of
-#   the card's work when the last call has returned. That can be half of the step, or almost nothing.
-# - busbw is algbw times $2(N-1)/N$, for an all-reduce. It is the number to hold against a link, unless a switch adds up
-#   by itself, or the algorithm sends more than it must.
-# - A fitted α and B describe a ring that would take as long. They hold for the sizes and the ranks that were measured.
-# - A profiler's trace shows how much communication is hidden. What is hidden may still slow the computing down.
-# - A ring that rounds to bfloat16 after each addition errs by some per cent with hundreds of ranks whose values differ
-#   in sign, and by anything from nothing to half where they are equal. Sum up in float32. That costs the bytes.
-#
-# </details>
+# Two side roads go on from here: how a batch gets to the GPU ([05b](05b_ddp_in_practice.ipynb)), and what the memory of
+# a GPU holds ([11c](11c_memory_deeper.ipynb)). On the main road the [capstone](19_capstone.ipynb) comes next.
 #
 # ## Further reading
 #

@@ -99,6 +99,21 @@ def test_lesson_18_says_of_the_recordings_what_they_show() -> None:
     assert 3 * rows_of("item")[0]["ms per step"] < small["step ms"] and small["computing ms"] < 0.5
     pageable, asynchronous, _, locked = rows_of("copies")
     assert asynchronous["returned ms"] > 0.9 * pageable["returned ms"] > 100 * locked["returned ms"]
+    small_matmul, _, large_matmul = rows_of("queue")
+    assert 19 < large_matmul["returned µs"] < 21 and large_matmul["returned µs"] < 2 * small_matmul["returned µs"]
+    assert 950 < large_matmul["done µs"] / small_matmul["done µs"] < 1150
+    assert large_matmul["done µs"] > 500 * large_matmul["returned µs"]
+    small_step, _, large_step, _ = rows_of("item")
+    assert 10 < large_step["ms per step"] / small_step["ms per step"] < 12
+    single, _, half = rows_of("formats")
+    assert 14.5 < single["ms"] / half["ms"] < 15.5 and 50.5 < single["TFLOP/s"] < 51.5
+    for step, samples, mfu in ((small_step, 256, 4), (large_step, 65_536, 88)):
+        reached = 6 * 8 * (512 * 512 + 512) * samples / (step["ms per step"] / 1e3) / 1e12
+        assert round(100 * reached / single["TFLOP/s"]) == mfu
+    assert round(100 * reached / 67) == 67, "of the data sheet"
+
+
+def test_lesson_11c_says_of_the_recording_what_it_shows() -> None:
     activation = 4096 * 512 * 4 / 1e6
     before, model, *_ = rows_of("memory")
     peak = max(row["peak MB"] for row in rows_of("memory"))
