@@ -11,7 +11,7 @@
 # > - count the rounds, the steps and the seconds of a program,
 # > - draw broadcast, scatter, gather and reduce, and say what a broadcast costs.
 # >
-# > **Time:** about 50 minutes. **You need:** [Start here](00_start_here.ipynb). No GPU.
+# > **Time:** about 55 minutes. **You need:** [Start here](00_start_here.ipynb). No GPU.
 #
 # GPUs that train together send messages. In data parallel training, messages give all ranks the same weights at the
 # start, and in every step the ranks add up their gradients by messages.

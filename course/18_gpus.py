@@ -13,7 +13,7 @@
 # > - see in a profiler's trace which communication is exposed,
 # > - say which sum bfloat16 spoils.
 # >
-# > **Time:** about 50 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), [DDP](05_ddp.ipynb) and
+# > **Time:** about 55 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), [DDP](05_ddp.ipynb) and
 # > [Environments](16_environments.ipynb). No GPU.
 # >
 # > **This lesson is optional.** No later lesson needs it.
@@ -853,9 +853,7 @@ for ranks in (256, 257, 258):
 assert abs(of_equal(64, 1 / 3) / (64 / 3) - 1) > 0.005
 
 # %% [markdown]
-# What is gained is speed. On the GPU of the recording a matmul in bfloat16 is 15 times as fast as in float32.
-# **TF32** lies between the two: it takes numbers of float32, but multiplies with 11 binary digits of each. torch does
-# so only if asked, by `torch.set_float32_matmul_precision("high")`.
+# What is gained is speed. Here is the same large matmul in three formats:
 
 # %% tags=["folded"]
 # The picture of the recording
@@ -874,6 +872,10 @@ compare_costs(
 )
 
 # %% [markdown]
+# On this GPU a matmul in bfloat16 is 15 times as fast as in float32. **TF32** lies between the two: it takes numbers of
+# float32, but multiplies with 11 binary digits of each. torch does so only if asked, by
+# `torch.set_float32_matmul_precision("high")`.
+#
 # ## With two GPUs
 #
 # Three measurements need two GPUs: the table of a benchmark over NCCL, a step of DDP under the profiler, and how many
