@@ -26,16 +26,16 @@ pair.run(swap)
 # %% [markdown]
 # The program hangs, and the report says why. It calls the two processes rank 0 and rank 1. Rank 0 waits in line 10 for
 # a number from rank 1. Rank 1 waits in the same line for a number from rank 0. Because each rank waits for the other
-# rank, neither rank can ever continue. Such a circle of waiting, or cycle, is called a **deadlock**. (Lesson 01
-# explains the word *round* in the report.)
+# rank, neither rank can ever continue. Such a circle of waiting, or cycle, is called a **deadlock**. Lesson 01
+# explains the word *round* in the report.
 #
 # ![Two ranks run the function swap, and both wait in line 10. An arrow from rank 0 to rank 1 and an arrow from rank 1
 # to rank 0, each with the words "waits for", close a circle, a deadlock. The report stands below.](images/hang.svg)
 #
 # In plain PyTorch on CPUs, the same program prints nothing for 30 minutes. Then each process reports that its receive
 # has timed out, but not what the other process was waiting for. Real training programs hang like this, on hundreds of
-# GPUs, and every hour costs money. In this course a hang is explained at once, so you can cause hangs on purpose and
-# learn from them.
+# GPUs, and every hour costs money. In this course a deadlock is explained at once, so you can cause deadlocks on
+# purpose and learn from them.
 #
 # > After this lesson you will be able to
 # >
@@ -52,7 +52,8 @@ pair.run(swap)
 # - **Predict.** Before some runs you are asked what will happen. Choose an answer first. Nobody grades your answer, and
 #   you learn most from a wrong one.
 # - **Try it.** You change a line and run the cell again. You can't break anything. A solution is folded below the cell:
-#   click on the three dots to read it. "Run All" skips a folded solution. To run it, press Shift+Enter on it twice.
+#   click on the three dots to read it. "Run All" skips folded solutions. To run a solution, press Shift+Enter on its
+#   cell twice.
 # - **Folded cells** hold imports, checks of the numbers in the text, and drawing. You need not read them.
 # - **`NameError: name 'world' is not defined`** means that a cell above has not been run. Choose "Run All Above
 #   Selected Cell" in the menu Run.
@@ -121,8 +122,8 @@ assert happened == "they hang again" and sorted(pair.last_error.ranks) == [0, 1]
 assert "Every rank on this cycle sends, and none receives" in str(pair.last_error)
 
 # %% [markdown]
-# They hang again. Each `send` waits until the other rank receives, but neither rank reaches its `recv`. The hint of the
-# first report, that somebody has to send first, is only half of the cure: the other rank has to receive first.
+# They hang again. Each `send` waits until the other rank receives, but neither rank reaches its `recv`. If one rank
+# sends first, as the first report advises, the other rank has to receive first.
 #
 # **Try it.** Let rank 0 send first and rank 1 receive first. Then try a second repair: replace both lines with
 # `comm.exchange(mine, dst=other, incoming=theirs, src=other)`, which sends and receives at the same time.
@@ -248,7 +249,7 @@ print(guess_2.compare(f"{results[1][0].item():g}"))
 # same function, but neither `if` is true for them.
 #
 # The **trace** of a run holds all its messages: who sent each message to whom, how many bytes it had, and which line of
-# your code sent it. Its short form is a summary.
+# your code sent it. Lesson 01 explains the *tag* in the table.
 
 # %%
 world.trace
@@ -259,8 +260,8 @@ assert [tensor[0].item() for tensor in results] == [107, 7, 2, 3]
 assert world.trace.bytes_sent == [4 * 4, 0, 0, 0]  # four float32 numbers
 
 # %% [markdown]
-# Now a number visits all ranks. Each rank receives the number, adds its own rank to it, and sends the sum to the next
-# rank. Before it receives the number, rank *r* works for *r* · 100 ms. Here `comm.sleep` stands for the work.
+# Now a number goes from rank 0 through ranks 1 and 2 to rank 3, and each rank adds its own rank to the number. Before
+# the addition, rank *r* works for *r* · 100 ms. `comm.sleep` stands for the work.
 
 
 # %%
@@ -288,15 +289,15 @@ assert shortest.elapsed >= 0.3
 timeline(shortest, f"A number visits 4 ranks, in {1e3 * shortest.elapsed:.0f} ms")
 
 # %% [markdown]
-# Read the picture from left to right. Each row is a rank, and each arrow is a message. A hatched bar is a rank whose
-# `send` waits, because the next rank is still busy. The picture does not show how long a rank waits in `recv`.
+# Read the picture from left to right. Each row is a rank, and each arrow is a message. A hatched (striped) bar is a
+# rank whose `send` waits, because the next rank is still busy. The picture does not show how long a rank waits in
+# `recv`. Much of this course is about how to avoid waiting.
 #
 # The work of all ranks adds up to 600 ms. The run takes only about 300 ms, because the ranks work at the same time: the
-# run ends when its busiest rank, rank 3, has the number. Much of this course is about such waiting, and about how to
-# avoid it.
+# run ends when its busiest rank, rank 3, has the number.
 #
-# **Try it.** Give rank 0 the most work, 300 ms, and rank 3 none. The run still takes about 300 ms. Which arrows move,
-# and what became of the hatched bars?
+# **Try it.** Reverse the work, from 300 ms for rank 0 to none for rank 3. The run still takes about 300 ms. Which
+# arrows move, and what happens to the hatched bars?
 
 
 # %%
@@ -375,13 +376,13 @@ assert world.run(count_up) == [1, 1, 1, 1] == world.run(count_up) and counter ==
 
 # %% [markdown]
 # The notebook and the four ranks are five processes, and each process has a memory of its own. Every rank changed its
-# own copy of the tensor, so the tensor in the notebook is still zero. (The lines come in any order, because each rank
-# prints when it gets there.)
+# own copy of the tensor, so the tensor in the notebook is still zero. The lines come in any order, because each rank
+# prints when it gets there.
 #
 # Global variables are copied, too: each run begins with the values that the notebook has at that moment. A tensor
-# leaves a rank only if the rank returns it or sends it in a message.
+# leaves a rank only if the rank hands it on, usually as a result or in a message.
 #
-# Now imagine that the four tensors are gradients, each computed by another GPU for its part of the batch. Training
+# Now imagine that the four tensors are gradients, each computed by a different GPU for its part of the batch. Training
 # needs their mean, and only messages can bring the four together. [Lesson 02](02_all_reduce.ipynb) shows how few bytes
 # this takes.
 #
@@ -403,7 +404,7 @@ optimizer.step()
 
 # %%
 guess_4 = predict(
-    "How much memory do the parameters need, with all that training keeps for them?",
+    "How much memory does training keep, the parameters included?",
     choices=["4 MB", "8 MB", "12 MB", "16 MB"],
 )
 
@@ -424,7 +425,7 @@ print(guess_4.compare(f"{sum(megabytes.values()):.0f} MB"))
 
 # %% [markdown]
 # Training keeps four numbers of 4 bytes for each parameter, together 16 bytes. A model of 7 billion parameters
-# therefore needs 112 GB. A GPU such as the A100 or the H100 has 80 GB.
+# therefore needs 112 GB. A large GPU such as the H100 has about 80 GB.
 
 # %% tags=["folded"]
 # The picture, and checks of the numbers above
@@ -445,19 +446,19 @@ memory_and_room(
 )
 
 # %% [markdown]
-# Large models are often trained in **mixed precision**, which computes with numbers of 2 bytes. Training then keeps 16
-# bytes for each parameter, too, because it needs a second copy in float32, as [lesson 11](11_zero.ipynb) shows before
-# it divides the 16 bytes among many GPUs.
+# Large models are often trained in **mixed precision**, which computes with numbers of 2 bytes. Even so, training
+# usually keeps 16 bytes for each parameter. [Lesson 11](11_zero.ipynb) shows why, and divides the bytes among many
+# GPUs.
 #
 # ### The second reason: time
 #
-# A training step of a transformer computes about 6 floating-point operations for each parameter and each token: 2 in
-# the forward pass, and 4 in the backward pass. Let the model of 7 billion parameters read a trillion tokens, on GPUs
-# that compute 4·10¹⁴ operations per second.
+# A training step of an ordinary transformer computes about 6 floating-point operations for each parameter and each
+# token: 2 in the forward pass, and 4 in the backward pass. Let the model of 7 billion parameters read a trillion
+# tokens, on GPUs that compute 4·10¹⁴ operations per second.
 #
 # | | days |
 # |---|---:|
-# | one GPU | 1,215 (more than 3 years) |
+# | one GPU, 6 · 7·10⁹ · 10¹² / (4·10¹⁴) seconds | 1,215 (more than 3 years) |
 # | a thousand GPUs that share the work perfectly | 1.2 |
 #
 # A thousand GPUs turn years into a day, if sharing the work costs nothing. But the GPUs must talk to each other.
@@ -465,9 +466,10 @@ memory_and_room(
 # ### The price of talking
 #
 # In **data parallel** training, every GPU computes gradients for its own part of the batch, and then the GPUs add up
-# all gradients. (Here we pretend that the whole model fits into each GPU.) A batch has 4 million tokens, as in Llama 2.
-# By the rule above, a thousand GPUs compute its gradients in 0.42 seconds. In float32, the gradients of 7 billion
-# parameters are 28 GB, and each GPU has to send about as much. A fast link between two computers carries 400 Gbit/s.
+# all gradients. Here we pretend that the whole model fits into each GPU. A batch has 4 million tokens, as in Llama 2.
+# With 6 operations for each parameter and each token, a thousand GPUs compute the gradients of a batch in 0.42 seconds.
+# In float32, the gradients of 7 billion parameters are 28 GB. Suppose that each GPU sends its gradients only once. A
+# fast link between two computers carries 400 Gbit/s.
 
 # %%
 guess_5 = predict(
@@ -505,10 +507,10 @@ compare_costs(
 )
 
 # %% [markdown]
-# Over each of these links, talking takes longer than computing. And every GPU must send nearly twice its gradients
-# until all have the sum, as lesson 02 shows. Gradients of 2 bytes halve the time, and still it is a large part of the
-# step. Therefore two choices decide how much faster a thousand GPUs are than one GPU: which messages are sent, and
-# when. In this course you write such programs yourself, count their bytes, and watch them run.
+# Over each of these links, talking takes longer than computing. In a ring of GPUs, as lesson 02 shows, every GPU sends
+# nearly twice its gradients. Gradients of 2 bytes halve the time, but talking is still a large part of the step.
+# Therefore the speed of a thousand GPUs depends on which messages are sent, and when. In this course you write
+# distributed programs, count their bytes, and watch them run.
 
 # %% tags=["folded"]
 # The end of the four processes, and what to type if a terminal does not find distlib
@@ -519,22 +521,22 @@ print(f'"{sys.executable}" -m distlib.cli doctor')
 # ## In short
 #
 # - A rank is a process with a number and with a memory of its own.
-# - Ranks share no memory. While they run, a rank learns from another rank only by a message.
+# - Ranks share no memory, so they learn from each other by messages.
 # - Ranks that wait for each other in a circle are in a deadlock.
-# - Training with Adam keeps 16 bytes for each parameter, without the activations.
-# - Many GPUs turn years into days, but every training step pays for messages.
+# - Training with Adam in float32 keeps 16 bytes for each parameter, plus the activations.
+# - Many GPUs turn years into days, but messages take time, too.
 #
 # ## What comes next
 #
 # At the end of each part of the main road you will have built:
 #
 # 1. **Messages and rings** (00, [01](01_messages.ipynb), [02](02_all_reduce.ipynb), [03](03_trees_and_grids.ipynb)): an
-#    all-reduce in a ring, in which each rank sends as few bytes as possible.
+#    all-reduce in a ring, which adds up the tensors of all ranks with as few bytes as possible.
 # 2. **Data parallel training** ([04](04_data_parallel.ipynb), [05](05_ddp.ipynb), [06](06_large_batches.ipynb),
-#    [07](07_without_waiting.ipynb)): your own DDP, which sends gradients while the backward pass still runs, and runs
-#    that do not wait for the slowest GPU.
+#    [07](07_without_waiting.ipynb)): your own version of PyTorch's DistributedDataParallel (DDP), which sends gradients
+#    while the backward pass still runs, and training that does not wait for the slowest GPU.
 # 3. **Models that do not fit** ([09](09_pipeline.ipynb), [10](10_tensor_parallel.ipynb), [11](11_zero.ipynb)): a
-#    pipeline, layers that are cut over ranks, and ZeRO.
+#    pipeline, layers that are cut over ranks, and ZeRO, which divides the 16 bytes.
 # 4. **Clusters** ([12](12_hybrid.ipynb), [12b](12b_experts.ipynb), [16](16_environments.ipynb),
 #    [17](17_hang_clinic.ipynb), [18](18_gpus.ipynb), [19](19_capstone.ipynb)): a layout for many GPUs, models with
 #    experts, repairs for programs that hang, and a small GPT that continues after a crash.
@@ -590,9 +592,9 @@ print(f'"{sys.executable}" -m distlib.cli doctor')
 # - **tag**: a number on a message. A rank that asks for tag 2 does not get a message with tag 1.
 # - **latency** (α): the time that even the smallest message needs, such as 20 µs.
 # - **bandwidth** (1/β): the bytes per second that a link carries. At 10 GB/s, 400 kB need 40 µs, and the latency.
-# - **round**: the place of a message in a chain of messages that had to wait for one another. If rank 0 sends to rank
-#   1, and rank 1 then sends to rank 2, that is two rounds.
-# - **step**: the time in which a rank can send one message and receive one; often one pass of an algorithm's loop. A
+# - **round**: the place of a message in a chain, in which each message had to wait for the one before. If rank 0 sends
+#   to rank 1, and rank 1 then sends to rank 2, that is two rounds.
+# - **step**: the time in which a rank can send one message and receive another, often one pass of a loop. A
 #   rank that sends to three others needs three steps.
 # - **virtual second**: a second on the clock of a `SimulatedWorld`. `comm.sleep(2)` takes two of them, none of yours.
 # - **root**: the rank that has, or gets, everything. In a broadcast from root 0, rank 0 hands out the first weights.
@@ -600,7 +602,7 @@ print(f'"{sys.executable}" -m distlib.cli doctor')
 #
 # In [02, All-reduce](02_all_reduce.ipynb):
 #
-# - **all-reduce**: adds up the tensors of all ranks and gives every rank the sum: the gradients of a batch, say.
+# - **all-reduce**: combines the tensors of all ranks, usually into a sum, and gives every rank the result.
 # - **chunk**: the part of a tensor that moves in one step. A ring of 4 ranks cuts the gradients into 4 chunks.
 #
 # In [03, Trees](03_trees_and_grids.ipynb):
