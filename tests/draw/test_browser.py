@@ -32,6 +32,7 @@ CELLS = (
     "choice = predict('Which is fastest?', choices=['master', 'ring', 'tree'])",
     "order = predict('Order them, fastest first.', order=['master', 'ring', 'tree'])",
     "print(choice.compare('tree'), order.compare(['tree', 'master', 'ring']))",
+    "from distlib.draw import play_cluster\nplay_cluster(2)",
 )
 TITLES = "Messages of 2 ranks. Timeline of 2 ranks over seconds: 1 message of 8 B in 1 round."
 AGAIN = "lessons/again.ipynb"
@@ -168,9 +169,22 @@ def test_after_a_restart_and_on_the_next_day_the_form_says_what_to_do(page: Page
     _commit_by_button(page.locator(".jp-Cell").nth(2))
     _restart(page)
     cell = page.locator(".jp-Cell").nth(1)
-    cell.get_by_label("Your prediction:").fill("8")
-    cell.get_by_role("button", name="Commit").click()
-    cell.get_by_text("If it was restarted, run this cell again, then commit.").wait_for()
+    cell.get_by_text("The kernel does not know this form any more. Run this cell again, then commit.").wait_for()
+    assert not cell.get_by_label("Your prediction:").is_enabled()
+    assert not cell.get_by_role("button", name="Commit").is_enabled()
+    committed = page.locator(".jp-Cell").nth(2)
+    committed.get_by_text("✓ Committed: 7*16, which is 112 rounds.").wait_for()
+    assert not committed.get_by_role("button", name="Change it").is_visible()
+    board = page.locator(".jp-Cell").nth(8)
+    lost = board.get_by_text("Not connected to the kernel any more: to go on, run this cell again.")
+    lost.first.wait_for()
+    assert lost.locator("visible=true").count() == 1, "of several sliders, the first one says so"
+    sliders = board.get_by_role("slider").all() + board.get_by_role("radio").all()
+    assert len(sliders) > 4 and not any(each.is_enabled() for each in sliders)
+    board.locator(".cm-content").click()
+    page.keyboard.press("Control+Enter")
+    page.locator(".jp-Cell").nth(8).get_by_role("slider").first.wait_for()
+    page.wait_for_function("() => [...document.querySelectorAll('input[type=range]')].every((one) => !one.disabled)")
     page.locator(".jp-Cell").nth(4).locator(".cm-content").click()
     page.keyboard.press("Control+s")
     page.locator(".jp-Cell").nth(4).locator(".cm-content").click()

@@ -3,7 +3,7 @@
 const PATIENCE = 3000; // milliseconds until the page says what it means that the kernel has not answered
 const AGAIN = "If it was restarted, run this cell again, then commit.";
 const SILENT = `No answer from the kernel yet. If it is busy, it will come. ${AGAIN}`;
-const GONE = `The kernel does not know this form any more. ${AGAIN}`;
+const GONE = "The kernel does not know this form any more. Run this cell again, then commit.";
 
 export default {
   render({ model, el }) {
@@ -15,6 +15,7 @@ export default {
 class Form {
   constructor(model, el) {
     this.model = model;
+    this.isGone = false;
     // Each widget loads this module anew, so there is nothing here that could count them.
     this.id = `distlib-form-${Math.random().toString(36).slice(2)}`;
     this.draw = () => this.show();
@@ -27,6 +28,8 @@ class Form {
 
   listen() {
     this.model.on("change:answered", this.draw);
+    this.lose = this.lose.bind(this);
+    this.model.on("comm_live_update", this.lose);
     this.root.addEventListener("submit", (event) => {
       event.preventDefault();
       this.commit();
@@ -40,6 +43,13 @@ class Form {
     clearTimeout(this.timer);
     window.removeEventListener("keydown", this.onKey, true);
     this.model.off("change:answered", this.draw);
+    this.model.off("comm_live_update", this.lose);
+  }
+
+  // A model that was alive when it was drawn has this event once, when its kernel is gone or was restarted.
+  lose() {
+    this.isGone = true;
+    this.show();
   }
 
   // Plain keys stay in the form, where the browser knows what they do: for JupyterLab X cuts the cell, D D deletes it.
@@ -140,14 +150,16 @@ class Form {
     const { said, problem, chosen, hint } = this.values("said", "problem", "chosen", "hint");
     if (said && this.fields.contains(document.activeElement)) this.state.focus({ preventScroll: true });
     const takenBack = !said && document.activeElement === this.again;
-    this.fields.disabled = said !== "";
-    this.again.hidden = said === "";
+    this.fields.disabled = said !== "" || this.isGone;
+    this.again.hidden = said === "" || this.isGone;
+    this.root.classList.toggle("distlib-lost", this.isGone);
     if (takenBack) this.row.querySelector("input, button").focus({ preventScroll: true });
     this.field?.setAttribute("aria-invalid", String(problem !== ""));
     this.root.classList.toggle("distlib-committed", said !== "");
     this.button.textContent = said ? "Committed" : "Commit";
     if (said) this.fill(chosen);
     if (said) return this.say(`✓ Committed: ${said}.`, "committed");
+    if (this.isGone) return this.say(GONE, "problem");
     this.say(problem || hint, problem ? "problem" : "");
   }
 

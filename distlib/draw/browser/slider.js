@@ -1,16 +1,28 @@
 // One of several values (distlib/draw/players/slider.py): a slider, or round buttons where the values are few words.
 // Both are the browser's own, so that keys and screen readers know them; the words of a value are read, not its place.
+// Without its kernel nothing would follow a move: then it can't be moved, and says what to do (the first one of several).
+
+const GONE = "Not connected to the kernel any more: to go on, run this cell again.";
 
 export default {
   render({ model, el }) {
     const [label, words] = [model.get("label"), model.get("words")];
     const root = model.get("kind") === "choice" ? choice(model, label, words) : slider(model, label, words);
-    el.append(root.element);
+    const note = make("p", { class: "distlib-gone", role: "status" });
+    el.append(note, root.element);
     model.on("change:index", root.show);
     root.show();
     const release = keepKeys(root.element);
+    // A model that was alive when it was drawn has this event once, when its kernel is gone or was restarted.
+    const lose = () => {
+      root.element.querySelectorAll("input").forEach((input) => (input.disabled = true));
+      root.element.classList.add("distlib-lost");
+      note.textContent = GONE;
+    };
+    model.on("comm_live_update", lose);
     return () => {
       release();
+      model.off("comm_live_update", lose);
       model.off("change:index", root.show);
     };
   },
