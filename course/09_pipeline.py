@@ -70,7 +70,7 @@ torch.set_num_threads(1)  # matrices as small as ours are not worth a second thr
 
 # %%
 parameters, device = 175e9, 80e9
-print(f"{16 * parameters / 1e12} TB, which fill {16 * parameters / device:.0f} devices")
+print(f"{16 * parameters / 1e12} TB fill {16 * parameters / device:.0f} devices")
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -80,10 +80,10 @@ assert 16 * parameters == 2.8e12 and 16 * parameters / device == 35
 # Activations come on top. Data parallelism does not help, because each of its ranks keeps the whole model.
 # [ZeRO](11_zero.ipynb), lesson 11, shards what data parallelism copies. This lesson cuts the model.
 #
-# A deep model is a list of layers, and each layer needs only the output of the layer before. So we cut the list into
-# **stages**, and each rank takes one stage. Our model for images of digits has eight linear layers, with a Tanh between
-# each two, and we cut it into four stages of two linear layers. It computes in float64, so that rounding hides no
-# mistake.
+# Many deep models are lists of layers, in which each layer needs only the output of the layer before. So we cut the
+# list into **stages**, and each rank takes one stage. Our model for images of digits has eight linear layers, with a
+# Tanh between each two, and we cut it into four stages of two linear layers. The picture numbers each Tanh, too. The
+# model computes in float64, so that rounding hides no mistake.
 
 # %% tags=["folded"]
 # The images
@@ -121,8 +121,8 @@ def layers_of(num_stages: int) -> dict[int, str]:
 stages_on_ranks([[0], [1], [2], [3]], layers_of(4), title="Four stages on four ranks")
 
 # %% [markdown]
-# In the forward pass, a stage sends its output, an activation, to the next stage. In the backward pass, it receives the
-# gradient of this output, and sends the gradient of its own input to the stage before.
+# In the forward pass, a stage sends its output, an activation, over the **boundary** to the next stage. In the backward
+# pass, the stage receives the gradient of this output, and sends the gradient of its input to the stage before.
 #
 # **Stages send each other activations and their gradients, but no weights.**
 #
@@ -131,17 +131,17 @@ stages_on_ranks([[0], [1], [2], [3]], layers_of(4), title="Four stages on four r
 # | case | what the ranks send in addition |
 # |---|---|
 # | two stages share a weight, such as an embedding | the two gradients of this weight, which are added up |
-# | gradients are clipped by the norm of all of them | one number per rank, of which the norm is made |
+# | gradients are clipped by the norm of all of them | one number per rank, the sum of its squared gradients |
 #
 # </details>
 #
-# ## One batch at a time
+# ## The batch in one piece
 #
 # `Pipeline` trains such stages by a **schedule**: for each rank, the list of its actions, in order. An action is
 # written as stage, kind, number. For example, `2F0` is the forward pass through stage 2, and `2B0` the backward pass.
-# The last number is explained in the next section.
+# The last number is the piece of the batch, here always 0.
 #
-# The first schedule, **naive**, is the obvious one: the whole batch goes forward through all stages, and then backward.
+# The first schedule is **naive**: the whole batch goes forward through all stages, and then backward.
 # We let a forward pass through a stage take 1 s. A backward pass takes 2 s, because it computes two gradients, of the
 # weights and of the input, and each gradient is about as much work as the forward pass.
 
@@ -206,13 +206,12 @@ assert f"{four.bubble:.4f}" == "0.7500"
 # A row is a rank, time goes to the right, and gray is waiting. At each moment a single rank computes, and three ranks
 # wait.
 #
-# **With one batch at a time, four ranks are no faster than one.**
+# **With the batch in one piece, four ranks are no faster than one.**
 #
 # The share of the ranks' time that is waiting is called the **bubble**. Here the bubble is three quarters: you pay for
 # four devices, and use a single device. Of the 48 GPUs above, 47 would wait.
 #
-# At least the result is right. We train 10 steps, and compare the loss of every step and all weights at the end with
-# one process.
+# We train 10 steps, and compare the loss of every step and all weights at the end with one process.
 
 
 # %% tags=["folded"]
@@ -261,8 +260,9 @@ assert found < 1e-9
 # on the first microbatch, it goes on with the second, while rank 1 works on the first. The last number of an action is
 # the microbatch: `2F5` is microbatch 5, forward, through stage 2.
 #
-# The gradients of all microbatches are added up, and the optimizer takes one step at the end, so that the training step
-# stays the same. The schedule that does all forward passes first, and then all backward passes, is called **GPipe**.
+# Each microbatch adds its share of the batch's gradient, and the optimizer takes one step at the end, so that the
+# training step stays the same. The schedule that does all forward passes first, and then all backward passes, is called
+# **GPipe**.
 #
 # From now on, 1 s and 2 s are the times of one *microbatch*, so that a single rank would need 96 s for eight
 # microbatches.
@@ -356,14 +356,14 @@ assert abs(time_schedule(gpipe(p, m)).bubble - 0.05) < 1e-9
 # %% [markdown]
 # ## How much memory?
 #
-# So take many microbatches. But they cost memory. Because the backward pass of a layer needs the layer's input or
-# output, each microbatch leaves **activations** behind on a rank until its backward pass is done. With GPipe all
-# backward passes come last, so that each rank keeps the activations of the whole batch.
+# So take many microbatches. But with GPipe they save no memory. Because the backward pass of a layer needs the layer's
+# input or output, each microbatch leaves **activations** behind on a rank until its backward pass is done. With GPipe
+# all backward passes come last, so that each rank keeps the activations of the whole batch.
 #
-# The last rank could begin with the backward pass of microbatch 0 at once, because it has the loss. Then microbatch 0
-# is finished, and its activations are freed, before the last microbatch has begun. This schedule is **1F1B**: one
-# forward, one backward, in turn. At the beginning, in its **warmup**, a rank does only as many forward passes as the
-# later stages need to have work.
+# The last rank could begin with the backward pass of microbatch 0 at once, because it has the loss. Then the
+# activations of microbatch 0 are freed before this rank begins microbatch 1. This schedule is **1F1B**: one forward,
+# one backward, in turn. In its **warmup**, before the turns begin, a rank does one forward pass for each later stage,
+# so that all stages have work.
 
 # %%
 guess_3 = predict(
@@ -403,8 +403,8 @@ assert kept["1F1B"][2] * 4 == kept["GPipe"][2]
 
 # %% [markdown]
 # 1F1B has the same bubble, only in other places. The difference is on the right of the picture. With GPipe each rank
-# keeps all 8 microbatches. With 1F1B rank $s$ keeps at most $p - s$ of them, because by then the gradient of the first
-# microbatch has come back.
+# keeps all 8 microbatches. With 1F1B rank $s$ keeps at most $p - s$ of them, because after so many forward passes,
+# each further forward pass comes after a backward pass.
 #
 # **1F1B keeps at most $p$ microbatches on a rank. GPipe keeps all $m$.**
 #
@@ -427,7 +427,7 @@ play_pipeline(
 #
 # | case | what happens |
 # |---|---|
-# | links with a long latency | 1F1B waits for each microbatch's gradient, so that it is slower than GPipe |
+# | links with a long latency | 1F1B waits for each microbatch's gradient, so that it can be slower than GPipe |
 # | stages that differ | the two schedules need not take equally long |
 #
 # [Lesson 09b](09b_faster_pipelines.ipynb) runs both cases, and measures what recomputation frees.
@@ -476,9 +476,9 @@ look_at(one_at_a_time)
 # %% [markdown]
 # ## Several stages per rank
 #
-# The bubble is the time until the pipeline is full, plus the time until the pipeline is empty. Both are shorter with
-# smaller stages. So give each rank *two* stages of half the size. Two neighbors would make one large stage again.
-# Therefore rank 0 takes stages 0 and 4, and a microbatch goes around twice. The schedule is called **interleaved**.
+# So far each rank waits as long as the other ranks' stages need for one microbatch. Smaller stages need less time. So
+# give each rank *two* stages of half the size. Two neighbors would make one large stage again. Therefore rank 0 takes
+# stages 0 and 4, and a microbatch goes around twice. The schedule is called **interleaved**.
 
 # %%
 stages_on_ranks(
@@ -528,16 +528,15 @@ for p in range(1, 9):
 #
 # **Interleaved stages shrink the bubble. They cost messages and memory.**
 #
-# Each microbatch now crosses seven boundaries instead of three. On the right of the picture, rank 1 keeps 4.5
-# microbatches instead of 3, because more microbatches are under way. With a backward pass cut in two, the bubble can
-# nearly vanish: see [lesson 09b](09b_faster_pipelines.ipynb).
+# Each microbatch now crosses seven boundaries instead of three. The warmup is longer, so that rank 1 keeps 4.5
+# microbatches instead of 3, as the picture shows on the right. Each of its two stages counts half.
 #
 # <details><summary>Where this stops being true</summary>
 #
 # | case | what happens |
 # |---|---|
-# | $m$ is not a multiple of $p$ | the bubble is larger than the formula says |
-# | bytes instead of microbatches | rank 1 keeps twice as much as with 1F1B, because each stage also keeps its input |
+# | $m$ is not a multiple of $p$ | the bubble is larger than the formula says; if $m = 1$, it is as large as with 1F1B |
+# | bytes instead of microbatches | rank 1 keeps twice as much, not 1.5 times, because each stage keeps its input |
 #
 # </details>
 #
@@ -550,8 +549,8 @@ guess_5 = predict(
 )
 
 # %% [markdown]
-# We count the second step of each schedule, because in the first step the ranks also tell each other shapes. Then each
-# schedule trains 10 steps, and we compare the weights with one process.
+# Naive takes one microbatch after another. We count the second step of each schedule, because in the first step the
+# ranks also tell each other shapes. Then each schedule trains 10 steps, and we compare the weights with one process.
 
 # %%
 SCHEDULES = {
@@ -599,10 +598,10 @@ for name, (schedule, costs) in SCHEDULES.items():
 # Over each boundary, the activations of the whole batch go forward, and as many bytes come back. A batch in more pieces
 # takes more messages, but smaller ones. So a schedule changes the bytes only by its number of boundaries.
 #
-# **A pipeline sends activations. Data parallelism sends gradients.**
+# **A pipeline sends activations and their gradients. Data parallelism sends gradients of weights.**
 #
-# Gradients are as many as parameters, while activations grow with the batch. Which are more? Take GPT-3 again, in 16
-# bits, with texts of 2,048 tokens:
+# These gradients are as many as the weights, while activations grow with the batch. Which are more? Take GPT-3 again,
+# in 16 bits, with texts of 2,048 tokens:
 
 # %%
 # forward and backward, of one text: 12,288 numbers per token
@@ -624,9 +623,9 @@ assert f"{gradients / boundary:.0f}" == "6954"
 #
 # ## On a clock
 #
-# So far time was virtual. Now we start four real processes, on a network that is paced like a real one: a latency of 1
-# ms, and 100 MB/s. The ranks still sleep instead of computing, so that your machine need not have four idle cores. But
-# the messages, the waiting and the clock are real.
+# So far time was virtual. Now we start four real processes, on a network slowed down to a latency of 1 ms and 100 MB/s.
+# The ranks still sleep instead of computing, so that your machine need not have four idle cores. But the messages, the
+# waiting and the clock are real.
 
 # %%
 network = Link(latency=1e-3, bandwidth=100e6)
@@ -655,7 +654,7 @@ pipeline_timeline(on_the_clock, title="Four real processes, 8 microbatches, on a
 
 # %% [markdown]
 # **On a clock a step takes longer than its formula says**, because messages take time and processes wait for a core.
-# The measured times differ from run to run, so we assert nothing about them.
+# The measured times differ from run to run.
 #
 # ## When not to
 #
@@ -664,13 +663,12 @@ pipeline_timeline(on_the_clock, title="Four real processes, 8 microbatches, on a
 # | case | why | better |
 # |---|---|---|
 # | the model fits, and the network is fast | without a cut there is no bubble | data parallelism |
-# | no more microbatches than ranks | a third of the time or more is waiting | a larger batch, fewer stages |
+# | no more microbatches than ranks | GPipe and 1F1B wait a third of the time or more | a larger batch, fewer stages |
 # | one layer is too large | its stage sets the pace | a cut of the layer: [lesson 10](10_tensor_parallel.ipynb) |
 # | BatchNorm | sees only a microbatch, so the cut changes the result | a norm per sample: LayerNorm |
 #
-# A model that answers one question at a time is a pipeline with a single microbatch. How fast the network must be for
-# data parallelism is computed in [lesson 09b](09b_faster_pipelines.ipynb). The next cell checks the second row and the
-# last row.
+# How fast the network must be for data parallelism is computed in [lesson 09b](09b_faster_pipelines.ipynb). The next
+# cell checks the second row and the last row.
 
 # %% tags=["folded"]
 # As many microbatches as ranks; and BatchNorm of a whole batch, and of its microbatches
@@ -690,11 +688,10 @@ assert apart > 0.1
 # Now you write the schedules, and the clock grades them. A level gives you ranks, microbatches, the seconds of each
 # action, and how many microbatches a rank has room for. **Par** is 20 points: 10 for the time of a known schedule, and
 # 10 for its memory, the microbatches that the ranks keep at most, added up. Half of par's time gives twice the points,
-# and so does half of par's memory. While you are slower than par, memory gives no more points than time, so that
-# waiting does not pay.
+# and so does half of par's memory. While you are slower than par, memory gives no more points than time.
 #
 # A line is a rank. Write `F0` for the forward pass of microbatch 0 through the rank's stage, and `B0` for its backward
-# pass. Dots may mark the waiting, but only for your eyes: an action runs as soon as its inputs are there.
+# pass. Dots are optional: an action runs as soon as its inputs are there.
 #
 # **Try it.** This grid is naive. Reach par, and then beat it: level 1 can be done with 23 points.
 
@@ -768,7 +765,7 @@ for number, schedule in {**par, 4: one_forward_one_backward(4, 8)}.items():
 #
 # PyTorch has pipelines in `torch.distributed.pipelining`. A `PipelineStage` wraps the module of one stage, and a
 # schedule class runs it. We run two of these classes on our four ranks, with the stages of our model.
-# `torch_distributed(comm)` gives PyTorch a process group whose messages are this course's.
+# With `torch_distributed(comm)`, PyTorch sends its messages through `comm`.
 
 # %%
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
@@ -825,8 +822,7 @@ with World(4) as world:
         )
 
 # %% [markdown]
-# The gradients are those of one process, to rounding. Are the schedules the same? PyTorch writes down its actions in
-# our notation.
+# The gradients are those of one process, to rounding. PyTorch writes down its actions in our notation.
 
 # %%
 print("rank 2 of torch's 1F1B:", " ".join(orders["Schedule1F1B"][2]))
@@ -843,23 +839,23 @@ theirs = [row[:16] for row in orders["Schedule1F1B"]]
 assert theirs[:3] == ours[:3] and theirs[3][0] == "3F1"
 
 # %% [markdown]
-# The actions are the same. `REDUCE_GRAD` finishes the gradients after the last microbatch. [Lesson
-# 09b](09b_faster_pipelines.ipynb) compares what is sent, runs PyTorch's other schedules, and a batch that can't be cut
-# evenly. In real training you would also meet:
+# The actions are the same, although torch's record counts the last rank's forward passes from 1. `REDUCE_GRAD` finishes
+# the gradients after the last microbatch. [Lesson 09b](09b_faster_pipelines.ipynb) compares what is sent, runs
+# PyTorch's other schedules, and a batch that can't be cut evenly. In real training you would also meet:
 #
 # - **Tracing.** `torch.distributed.pipelining.pipeline` cuts a model that is not a list of layers, at points that you
 #   name.
-# - **Megatron-LM** and **DeepSpeed**, in which large pipelines are mostly run today, with 1F1B.
+# - **Megatron-LM** and **DeepSpeed**, two libraries for large models, both with 1F1B.
 # - **TensorFlow and JAX** have no such schedule among their strategies. In [JAX](14_jax.ipynb) you would write one with
 #   `shard_map` and `ppermute`.
 #
 # ## In short
 #
-# - With one batch at a time, four ranks are no faster than one.
+# - With the batch in one piece, four ranks are no faster than one.
 # - More microbatches shrink the bubble of GPipe: with equal stages to (p − 1)/(m + p − 1).
 # - 1F1B keeps at most p microbatches on a rank. GPipe keeps all m.
 # - Interleaved stages shrink the bubble. They cost messages and memory.
-# - A pipeline sends activations. Data parallelism sends gradients.
+# - A pipeline sends activations and their gradients. Data parallelism sends gradients of weights.
 #
 # For $p$ ranks, $m$ microbatches, equal stages, and messages that take no time:
 #
@@ -878,14 +874,14 @@ assert theirs[:3] == ours[:3] and theirs[3][0] == "3F1"
 # the loop that runs one stage with send and receive. The tests look at what your ranks keep, and when.
 #
 # [Lesson 09b](09b_faster_pipelines.ipynb) is a side road: slow links, recomputation, bubbles that nearly vanish,
-# pipelines that never drain, stages that cost the same, and PyTorch's other schedules. Its exercise is a step by
+# pipelines that never run empty, stages that cost the same, and PyTorch's other schedules. Its exercise is a step by
 # PyTorch's own pipeline.
 #
 # ## Further reading
 #
 # - Y. Huang et al., [GPipe](https://arxiv.org/abs/1811.06965), NeurIPS 2019. Microbatches, and recomputation with them.
 # - D. Narayanan et al., [Memory-Efficient Pipeline-Parallel DNN Training](https://arxiv.org/abs/2006.09503), ICML 2021.
-#   1F1B in the form used here, with a flush.
+#   1F1B in the form used here, there called PipeDream-Flush.
 # - D. Narayanan et al., [Efficient Large-Scale Language Model Training on GPU
 #   Clusters](https://arxiv.org/abs/2104.04473), SC 2021. Interleaving, and how pipelines are combined with the rest.
 # - [torch.distributed.pipelining](https://docs.pytorch.org/docs/stable/distributed.pipelining.html), PyTorch's manual.
