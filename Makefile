@@ -71,7 +71,7 @@ $(COMPLETE): $(READY)
 	@PYTHONWARNINGS=ignore $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # some files are for other Pythons
 	@touch $(COMPLETE)
 
-.PHONY: test test-all test-ci test-newest test-lowest soak notebooks slides site repository exercises check answers grade-demo bench
+.PHONY: test test-all test-ci test-slow test-newest test-lowest soak notebooks slides site repository exercises check answers grade-demo bench
 
 # Tests start thousands of processes. Told to write no compiled files, each of them would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -87,11 +87,17 @@ test-all: $(COMPLETE)  ## run all tests, also whole lessons, every answer, brows
 	$(PYTEST) $(ARGS)
 
 # The share of the slow tests that a commit gets, see tests/shares.py.
-SHARES := 8
+SHARES := 16
 SHARE ?= $(shell echo $$((0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0) % $(SHARES) + 1)))
 
-test-ci: $(COMPLETE)  ## what the CI runs: the everyday tests, and an eighth of the slow ones; another: make test-ci SHARE=2
-	$(PYTEST) --share=$(SHARE)/$(SHARES) $(ARGS)
+# The commit before this one: what has changed since then is tested first.
+SINCE ?= HEAD~1
+
+test-ci: $(COMPLETE)  ## what the CI runs: the everyday tests, the slow ones that the commit touches, and a sixteenth of all
+	$(PYTEST) --share=$(SHARE)/$(SHARES) --touched-since=$(SINCE) $(ARGS)
+
+test-slow: $(COMPLETE)  ## one of eight shares of the slow tests: make test-slow SHARES=8 SHARE=2
+	$(PYTEST) -m slow --share=$(SHARE)/$(SHARES) $(ARGS)
 
 test-newest:  ## run the everyday tests with the newest versions that pyproject.toml allows, in .venv-newest
 	$(MAKE) test VENV=.venv-newest CONSTRAINTS=/dev/null

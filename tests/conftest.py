@@ -17,8 +17,9 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 from distlib import World
-from tests.shares import of_other_shares, read_share
+from tests.shares import of_other_shares, parts_of, read_share
 from tests.tools.chromium import running_chromium
+from tests.touched import changed_files, touched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -103,8 +104,9 @@ def all_threads() -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """See `tests.shares`."""
+    """See `tests.shares` and `tests.touched`."""
     parser.addoption("--share", metavar="K/N", help="of the slow tests, only the K-th of N shares")
+    parser.addoption("--touched-since", metavar="COMMIT", help="with --share: also what has changed since this commit")
 
 
 def pytest_configure() -> None:
@@ -121,7 +123,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     A test whose marker names something that this machine lacks is skipped, with the reason.
     """
     if share := config.getoption("--share"):
-        others = set(of_other_shares(items, *read_share(share)))
+        since = config.getoption("--touched-since")
+        closest = touched(parts_of(items), changed_files(since)) if since else []
+        others = set(of_other_shares(items, *read_share(share), closest))
         config.hook.pytest_deselected(items=[item for item in items if item in others])
         items[:] = [item for item in items if item not in others]
     slow = {item.path for item in items if item.get_closest_marker("slow")}

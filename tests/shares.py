@@ -3,7 +3,8 @@
 All slow tests about a lesson and its exercise are in one share, and all slow tests of any other file. So what a test's
 neighbors use, such as a graded class, is made in one share only. The everyday tests are in all of them.
 
-The CI takes the share that its commit's hash chooses: the same commit gets the same share each time, and some twenty
+The CI takes those that the commit touches, the closest first, as long as `SECONDS_FOR_THE_TOUCHED` last
+(`tests.touched`), and the share that its hash chooses: the same commit gets the same share each time, and some fifty
 commits get all. `make test-all` runs them all.
 """
 
@@ -57,6 +58,7 @@ SECONDS = {
     "12_hybrid": 80,
 }
 OTHERS_SECONDS = 40
+SECONDS_FOR_THE_TOUCHED = 600
 # Of this one, tests without a parameter are about whatever the others have run, so they are in every share with others.
 ABOUT_THE_OTHERS = "test_answers_fast.py"
 
@@ -74,15 +76,36 @@ def read_share(text: str) -> tuple[int, int]:
     return number, count
 
 
-def of_other_shares(items: Sequence[pytest.Item], number: int, count: int) -> list[pytest.Item]:
-    """The slow tests that are not in this share.
+def parts_of(items: Sequence[pytest.Item]) -> set[str]:
+    """What the slow tests among these are about, or the files that they are in."""
+    return {_part(item) for item in items if item.get_closest_marker("slow")} - {""}
+
+
+def of_other_shares(
+    items: Sequence[pytest.Item], number: int, count: int, touched: Sequence[str] = ()
+) -> list[pytest.Item]:
+    """The slow tests that are neither in this share nor, as far as there is time for them, touched by the change.
 
     Nor is a test there about what others of its file have run, where it has none of these: by itself it runs them all.
+
+    Args: touched: parts, the closest to the change first.
     """
     slow = [item for item in items if item.get_closest_marker("slow")]
-    dealt = deal_out({_part(item) for item in slow} - {""}, count)
-    files = {item.path for item in slow if _part(item) and dealt[_part(item)] == number}
-    return [item for item in slow if (dealt[_part(item)] != number if _part(item) else item.path not in files)]
+    dealt = deal_out(parts_of(items), count)
+    wanted = {part for part in dealt if dealt[part] == number} | set(in_time(touched))
+    files = {item.path for item in slow if _part(item) in wanted}
+    return [item for item in slow if (_part(item) not in wanted if _part(item) else item.path not in files)]
+
+
+def in_time(parts: Iterable[str]) -> list[str]:
+    """Those of these parts for which there is time: taken in this order, without what is too long for the rest."""
+    taken, left = [], SECONDS_FOR_THE_TOUCHED
+    for part in parts:
+        seconds = SECONDS.get(part, OTHERS_SECONDS)
+        if seconds <= left:
+            taken.append(part)
+            left -= seconds
+    return taken
 
 
 def deal_out(parts: Iterable[str], count: int) -> dict[str, int]:

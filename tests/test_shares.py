@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.shares import OTHERS_SECONDS, SECONDS, deal_out, of_other_shares, read_share
+from tests.shares import OTHERS_SECONDS, SECONDS, deal_out, in_time, of_other_shares, read_share
 
 FILES = ("tests/notebooks/test_lessons.py", "tests/test_answers_fast.py", "tests/clinic")
 OTHERS = ("tests/launch/test_elastic.py", "tests/docker/test_hub.py")
@@ -61,6 +61,15 @@ def test_what_has_run_is_looked_at_only_where_something_has() -> None:
     about_all = slow_test("test_answers_fast.py")
     assert of_other_shares([hub, about_one, about_all], 1, 2) == [about_one, about_all]
     assert of_other_shares([hub, about_one, about_all], 2, 2) == [hub]
+
+
+def test_what_a_change_touches_is_not_left_to_its_share() -> None:
+    """The closest first. What is too long for the time that is left is not taken, and shorter ones are."""
+    hub, lesson, other = slow_test("test_hub.py"), slow_test("test_lessons.py", "01_messages"), slow_test("test_x.py")
+    number = deal_out(["test_hub.py", "01_messages", "test_x.py"], 3)["test_hub.py"]
+    assert of_other_shares([hub, lesson, other], number, 3) == [lesson, other]
+    assert of_other_shares([hub, lesson, other], number, 3, ["test_x.py"]) == [lesson]
+    assert in_time(["test_x.py", "13_tensorflow", "test_hub.py", "14_jax"]) == ["test_x.py", "13_tensorflow", "14_jax"]
 
 
 def test_no_share_has_much_more_to_do_than_another() -> None:

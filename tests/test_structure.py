@@ -484,6 +484,9 @@ LAZY = sorted(module_of(path.with_suffix(".py")) for path in PACKAGE.rglob("__in
 def test_every_name_of_a_stub_is_there_and_its_module_does_not_hide_it(name: str) -> None:
     package = import_module(name)
     assert [each for each in package.__all__ if not hasattr(package, each)] == []
+    alone = f"from {name} import *"  # where nobody has loaded its modules
+    done = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
     modules = {path.stem for path in (ROOT / name.replace(".", "/")).iterdir()}
     assert [each for each in package.__all__ if each in modules and not inspect.ismodule(getattr(package, each))] == []
 

@@ -140,7 +140,6 @@ from .pipeline.executor import Pipeline as Pipeline
 from .pipeline.executor import StepRecord as StepRecord
 from .replicas import copy_from_rank_0 as copy_from_rank_0
 from .sampler import DistributedSampler as DistributedSampler
-from .schedules import puzzle as puzzle
 from .schedules.actions import Schedule as Schedule
 from .schedules.actions import parse_schedule as parse_schedule
 from .schedules.execution import (
@@ -165,7 +164,6 @@ from .schedules.zero_bubble import zero_bubble as zero_bubble
 from .schedules.zero_bubble_v import zero_bubble_v as zero_bubble_v
 from .shards import flatten as flatten
 from .shards import shard_parameters as shard_parameters
-from .strategy import cluster_game as cluster_game
 from .strategy.device import Device as Device
 from .strategy.parallel_layout import ParallelLayout as ParallelLayout
 from .strategy.played_step import simulate_step as simulate_step
@@ -179,4 +177,3 @@ from .strategy.strategy_search import all_layouts as all_layouts
 from .strategy.strategy_search import choose_strategy as choose_strategy
 from .strategy.transformer_shape import TransformerShape as TransformerShape
 from .tensor_parallel.vocabulary import vocabulary_parallel_cross_entropy as vocabulary_parallel_cross_entropy
-from .zero import memory_golf as memory_golf
