@@ -1,9 +1,11 @@
 """Which slow tests a change touches, the closest first, so that a fault turns the CI red on the commit that brings it.
 
 A test is about files: its own, and where it is about a lesson or an exercise, that one's text, solution and answers.
-These import modules, which import others. A change is as far away as the imports that lead to a changed file. A file
-that is no module, such as a text of grader sentences, is as close as what could read it: a module next to it, one that has
-its name or its folder's as text, where no other is called so, or a test of its folder, as tests/docker is of docker/.
+These import modules, which import others. A change is as far away as the imports that lead to a changed file.
+
+A file that is no module, such as a text of grader sentences, is as close as what could read it: a module next to it, a
+module that has its name or its folder's as text (if no other is called so), or a test of its folder, as tests/docker is
+of docker/.
 
     pytest --share=3/16 --touched-since=HEAD~1
 """
