@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Tensor parallelism
 #
-# A single layer of GPT-3 takes 29 GB to train, so a GPU holds two of its 96 layers. A pipeline of 48 GPUs could hold
-# all of them. But it needs hundreds of microbatches to keep its GPUs busy, and no microbatch gets through it faster
-# than through one GPU. What if all GPUs worked on the same layer?
+# A single layer of GPT-3 takes 29 GB to train, so a GPU of 80 GB holds two of its 96 layers. A long pipeline could hold
+# all of them. But with 1F1B it needs hundreds of microbatches to keep its GPUs busy, and no microbatch gets through the
+# pipeline faster than through a single GPU with all layers. What if all GPUs worked on the same layer?
 #
 # > After this lesson you will be able to
 # >
@@ -68,8 +68,8 @@ def off(found: torch.Tensor, wanted: torch.Tensor) -> float:
 # A pipeline gives each rank whole layers. So it cannot cut a layer that is too large, and only one rank at a time works
 # on a microbatch.
 #
-# How large is a layer? With $f$ features, a transformer layer has about $12f^2$ weights: $4f^2$ in its attention and
-# $8f^2$ in its MLP. GPT-3 has 12,288 features, and Adam in mixed precision keeps 16 bytes per weight.
+# How large is a layer? In GPT-3, a layer has $f$ = 12,288 features and about $12f^2$ weights: $4f^2$ in its attention
+# and $8f^2$ in its MLP. Adam in mixed precision keeps 16 bytes per weight.
 
 # %% tags=["folded"]
 # How many layers fit, and the pipeline that would hold them
@@ -92,8 +92,8 @@ passes = (m for m in range(48, 1000, 48) if (stages - 1) / (2 * m + stages - 1) 
 assert next(passes) == 240
 
 # %% [markdown]
-# **Tensor parallelism** (TP) cuts each layer: all ranks work on the same samples at the same moment, each with its part
-# of every weight matrix. So they must talk within each layer. The art is to talk little.
+# **Tensor parallelism** (TP) cuts the layers themselves: all ranks work on the same samples at the same moment, each
+# with its part of the weights. So they must talk within a layer. The art is to talk little.
 #
 # Nearly all weights of a layer are in linear layers, $y = xW^T + b$. Here are two ways to cut one, without the bias, in
 # one process that plays four ranks.
@@ -131,11 +131,11 @@ assert [float(term[0, 0]) for *_, term in rows] == [0, 3, -2, 1] and y[0, 0] == 
 #
 # | | a rank has | it needs | it gives | sent forward |
 # |---|---|---|---|---|
-# | **column parallel** | some of the outputs | all of $x$ | its features of $y$ | nothing |
-# | **row parallel** | some of the inputs | its features of $x$ | a term of all of $y$ | an all-reduce |
+# | **column parallel** | the weights of some outputs | all of $x$ | its features of $y$ | nothing |
+# | **row parallel** | the weights of some inputs | its features of $x$ | a term of all of $y$ | an all-reduce |
 #
-# These names of the Megatron-LM paper speak of $W^T$. torch keeps $W$, so column parallel cuts `weight` along dimension
-# 0, and row parallel along dimension 1.
+# These names, from the Megatron-LM paper, speak of $W^T$. torch keeps $W$, so column parallel cuts `weight` along
+# dimension 0, and row parallel along dimension 1.
 #
 # And the bias? By columns it is cut like the outputs. By rows the outputs are not cut. Suppose that each rank adds the
 # bias to its term before the sum, as `linear(own_x, part, bias)` would.
@@ -237,10 +237,10 @@ assert off(gelu(first) + gelu(second), gelu(first + second)) > 0.1
 # %% [markdown]
 # **An MLP is the sum of thin MLPs, each with some of the hidden features.**
 #
-# The bias of `down` is added after the sum. And GELU must come after *complete* features. Applied to terms it is wrong,
-# because gelu(a + b) is not gelu(a) + gelu(b).
+# The bias of `down` is added after the sum. And GELU must come after *complete* features, because gelu(a + b) is not
+# gelu(a) + gelu(b).
 #
-# The library's `ColumnParallelLinear` and `RowParallelLinear` hold their part of the weights and nothing else. We look
+# The library's `ColumnParallelLinear` and `RowParallelLinear` hold only this rank's part of the weight matrix. We look
 # up where the numbers of four ranks are in the arrays of one process.
 
 # %% tags=["folded"]
@@ -288,7 +288,7 @@ placements(
 )
 
 # %% [markdown]
-# Look at the weight of `up`. The cut is called "column", but the bands are rows, because torch keeps $W$ and not $W^T$.
+# Look at the weight of `up`: the cut is "column", but the bands are rows, because torch keeps $W$.
 #
 # ## What goes back
 #
@@ -310,11 +310,11 @@ placements(
 #
 # | if … | then … |
 # |---|---|
-# | each rank computes a loss of its own, and their sum counts | an all-reduce forward is an all-reduce backward, too |
+# | every rank has its own loss, and the losses are summed | an all-reduce forward is an all-reduce backward, too |
 #
 # </details>
 #
-# Two such operators are called *conjugate*. Autograd does not see other ranks, so we tell it what to do in each
+# The two operators are called *conjugate*. Autograd does not see other ranks, so we tell it what to do in each
 # direction.
 
 # %%
@@ -456,11 +456,10 @@ assert max(twice["output"], twice["above.weight"], twice["down.bias"]) < 1e-12
 
 # %% [markdown]
 # The output is right. So are the gradients of the MLP's own weights. Only the gradients *below* are wrong, and on each
-# rank differently, because they came back through a single thin MLP.
+# rank differently, because each rank lacks what came back through the other thin MLPs.
 #
 # The opposite mistake is an all-reduce in *both* directions at the end, as in torch's own differentiable all-reduce.
-# Then the loss counts once for each rank, and the gradients of the thin MLPs are four times as large: see [lesson
-# 10c](10c_cuts_closer.ipynb).
+# Then the gradients of the thin MLPs are four times as large: see [lesson 10c](10c_cuts_closer.ipynb).
 #
 # Would you notice the forgotten all-reduce in training? We train 20 steps, and compare the layer `below` of all ranks.
 
@@ -504,18 +503,17 @@ assert trained["right"][2] < 1e-9 and trained["forgotten"][2] > 0.1
 #
 # **The loss need not show a missing gradient. Compare gradients with one process.**
 #
-# And compare replicated weights between the ranks from time to time. In a run of lesson 10c, the model with the mistake
-# is even the better one on new images.
+# And compare replicated weights between the ranks from time to time.
 #
 # ## Which matrix which way?
 #
 # We cut the first matrix by columns and the second by rows. What if we swap the two? Then each rank takes its own part
 # of $x$ and computes a term of the hidden features, and the terms must be summed *before* GELU. After GELU each rank
-# has all hidden features, computes its part of the output, and the parts are gathered. Backward, both pairs send as
-# much as forward.
+# has all hidden features, computes its part of the output, and the parts are gathered. In either order, the ranks send
+# as much backward as forward.
 #
-# On a ring, an all-gather of $n$ features costs $n$ and an all-reduce costs $2n$, in units of $\frac{N-1}{N}$ times the
-# bytes of one feature.
+# On a ring, a rank sends $n$ units in an all-gather of $n$ features and $2n$ in an all-reduce. A unit is
+# $\frac{N-1}{N}$ times the bytes of one feature of all samples.
 
 
 # %% tags=["folded"]
@@ -599,13 +597,11 @@ for ranks, features, hidden in [(2, 4, 16), (2, 8, 4), (4, 8, 16), (8, 8, 8)]:
 # | column, row | all-reduce of $f$ | all-reduce of $f$ | $4f$ |
 # | row, column | all-reduce of $h$, all-gather of $f$ | all-reduce of $h$, all-gather of $f$ | $4h + 2f$ |
 #
-# In a transformer $h = 4f$, so $4h + 2f$ is $18f$: for the same result, a rank sends 4.5 times as many bytes.
+# In GPT-3 $h = 4f$, so $4h + 2f$ is $18f$: for the same result, a rank sends 4.5 times as many bytes.
 #
 # **Columns first, then rows: no hidden feature is ever sent.**
 #
-# In "row, column", every rank also applies GELU to *all* hidden features, and keeps them all.
-#
-# **Try it.** Is there an MLP for which rows first is cheaper? Look at the table, and try its sizes.
+# **Try it.** Is there an MLP for which rows first sends fewer bytes? Look at the table, and try its sizes.
 
 # %%
 for pair in PAIRS:
@@ -614,7 +610,7 @@ for pair in PAIRS:
 
 # %% tags=["folded"]
 # One way to do it
-# 4h + 2f < 4f where h < f/2, a bottleneck as in adapters
+# 4h + 2f < 4f where h < f/2, a bottleneck
 for pair in PAIRS:
     world.run(mlp_in_pieces, pair, features=64, hidden=16)
     print(f"{pair:12} {world.trace.bytes_sent[0]:,} bytes")
@@ -624,16 +620,16 @@ assert sent["row, column"] / sent["column, row"] == 0.75
 # %% [markdown]
 # <details><summary>What follows: open it when you have tried</summary>
 #
-# Where $h < f/2$, rows first is cheaper. The rule is to send where the layer is narrow. In a transformer the hidden
-# features are the wide place, so the two all-reduces come before and after them.
+# Where $h < f/2$, rows first sends fewer bytes. The rule is to send where the layer is narrow. In a transformer the
+# hidden features are the wide place, so the two all-reduces come before and after them.
 #
 # </details>
 #
 # ## Attention
 #
 # A transformer reads a text as a sequence of *tokens*, words or pieces of words. Attention lets each token look at the
-# others, in several **heads**. Each head has its own queries, keys and values, and needs nothing from another head. So
-# each rank takes some of the heads:
+# others, in several **heads**. In a head, a token's *query* is compared with all *keys*, which says how to mix the
+# *values*. No head needs the result of another head. So each rank takes some of the heads:
 #
 # - the matrices of queries, keys and values are column parallel,
 # - a rank's heads give some of the features, complete, so the output matrix is row parallel.
@@ -675,9 +671,9 @@ for sections in (1, 3):
 assert two.run(own_rows, 3)[0] == [0, 1, 4, 5, 8, 9]
 
 # %% [markdown]
-# A transformer layer is attention and an MLP. Before each of the two is a LayerNorm, and the result is added to the
-# input: $x + \text{attention}(\text{norm}(x))$, then $x + \text{mlp}(\text{norm}(x))$. Norms and additions are not cut,
-# so every rank computes them whole.
+# Our transformer layer is attention and then an MLP. Before each of the two is a LayerNorm, and the result is added to
+# the input: $x + \text{attention}(\text{norm}(x))$, then $x + \text{mlp}(\text{norm}(x))$. Every rank computes norms
+# and additions whole.
 
 # %%
 guess_4 = predict(
@@ -732,7 +728,7 @@ print(guess_4.compare(sum(counted["whole layer"])))
 assert counted == {"MLP": (1, 1), "attention": (1, 1), "whole layer": (2, 2)}
 
 # %% [markdown]
-# **A transformer layer takes four all-reduces: two forward and two backward.**
+# **A layer of attention and then an MLP needs four all-reduces: two forward and two backward.**
 #
 # With recomputation, as in lesson 09, there are more: [lesson 10c](10c_cuts_closer.ipynb) counts them.
 #
@@ -800,12 +796,12 @@ for ranks in (1, 2, 4, 8):
     assert some.trace.bytes_sent == [4 * nbytes for nbytes in exact.nbytes]
 
 # %% [markdown]
-# With more ranks each rank computes less and sends *more*. And it must wait for what is sent: forward, the next matmul
-# needs the sum. Backward a part of the messages can hide: while the gradient of $x$ is added up, a rank can compute the
-# gradient of its weights.
+# With more ranks each rank computes less and sends *more*. Forward, a rank must wait for each sum before its next
+# matmul on the same tokens. Backward a part of the messages can hide: while the gradient of $x$ is added up, a rank can
+# compute the gradient of its weights.
 #
-# The embedding and the last layer of a language model, with a row for each token of the vocabulary, are cut likewise:
-# [lesson 10c](10c_cuts_closer.ipynb) computes the loss.
+# The embedding and the last layer, with a row for each token of the vocabulary, can be cut likewise: see [lesson
+# 10c](10c_cuts_closer.ipynb).
 #
 # ## What it costs
 #
@@ -848,8 +844,8 @@ def seconds_of(cluster: Cluster, sequences: int, width: int = WIDTH) -> float:
 
 # %%
 guess_5 = predict(
-    "8 sequences on the slow links. Compared with one that has the whole model, "
-    "eight ranks are …",
+    "8 sequences on the slow links. Compared with one rank that has the whole model, "
+    "eight are …",
     choices=["slower", "1 to 4 times as fast", "4 to 8 times as fast"],
 )
 
@@ -887,13 +883,13 @@ assert gradients == 3 * WIDTH * token
 # On the slow links eight devices are *slower* than one, because they spend most of the time on messages. On the fast
 # links they are 5.3 times as fast.
 #
-# Would a larger batch help? Twice the batch takes twice the computing, and twice the bytes. Where latency does
-# not matter, the ratio stays:
+# Would a larger batch help? Per token and layer, a rank computes $\frac{3}{N}(24f^2 + 4sf)$ operations and sends
+# $8\frac{N-1}{N} \cdot 2f$ bytes. So where latency does not matter, the size of the batch cancels out:
 #
 # $$\frac{\text{messages}}{\text{computing}} = \frac{16\,(N-1)}{72f + 12s} \cdot
 # \frac{\text{operations per second}}{\text{bytes per second}}$$
 #
-# **A larger batch sends more, too. A wider layer computes more for each byte.**
+# **A larger batch computes more and sends more. A wider layer computes more for each byte.**
 #
 # Longer sequences and fewer ranks help, too.
 
@@ -932,13 +928,13 @@ assert f"{shares[2, 2048, 8][0]:.0%}" == "6%"
 #
 # ### When not to
 #
-# - **When the model fits**, and the batch has equally many sequences for each rank. Data parallelism sends fewer bytes
-#   if the batch has more than $3f$ tokens.
+# - **When the model fits on one rank**, and the batch divides evenly among the ranks. A layer has $12f^2$ gradients,
+#   and TP adds up $4f$ numbers per token. So with more than $3f$ tokens data parallelism sends fewer numbers.
 # - **Across slow links.** Use a pipeline or data parallelism there: [lesson 10b](10b_whole_transformer.ipynb) runs all
 #   three on the same links.
 # - **When layers are narrow**, because messages take a large part of the time.
-# - **With more ranks than the memory demands**, unless one sequence must get through fast. Attention cannot be cut over
-#   more ranks than it has heads.
+# - **With more ranks than the memory demands**, unless one sequence must get through fast. Cut by heads, attention
+#   cannot use more ranks than it has heads.
 #
 # <details><summary>Where this stops being true</summary>
 #
@@ -955,9 +951,8 @@ assert f"{shares[2, 2048, 8][0]:.0%}" == "6%"
 # **DTensors**, which know how they are cut: `Shard(dim)`, `Replicate()`, or `Partial()`, a term of a sum. From this
 # DTensor finds the messages by itself. A plan says which layer is `ColwiseParallel()` and which is `RowwiseParallel()`.
 #
-# Here is a transformer layer in plain torch, on two real ranks, with the weights of torch's own layer. The plan names
-# queries, keys and values one by one. The model must not say how many heads there are, because a rank has only some of
-# them: it writes `unflatten(-1, (-1, size))`.
+# Here is a transformer layer in plain torch, on two real ranks, with the weights of torch's own layer. By default the
+# model sees only this rank's heads, so it must not say how many there are: it writes `unflatten(-1, (-1, size))`.
 
 # %% tags=["folded"]
 # A transformer layer in plain torch
@@ -1087,7 +1082,7 @@ assert counted["whole layer"] == (2, 2)
 # all-reduces backward, because each of the three projections adds up its own gradient of $x$. Nothing warns you.
 # `PrepareModuleInput` puts one operator before all three, and the backward pass calls two all-reduces, as ours does.
 #
-# You will also meet **Megatron-LM**, where TP comes from, servers such as vLLM, which use TP to get one sequence
+# You will also meet **Megatron-LM**, which made TP popular, servers such as vLLM, which use TP to get one sequence
 # through fast, and [JAX](14_jax.ipynb), whose compiler finds the messages.
 #
 # ## In short
@@ -1095,8 +1090,8 @@ assert counted["whole layer"] == (2, 2)
 # - Columns first, then rows: an MLP is the sum of thin MLPs.
 # - A copy forward is an all-reduce backward, and an all-reduce forward is a copy backward.
 # - The loss need not show a missing gradient. Compare gradients with one process.
-# - A transformer layer takes four all-reduces: two forward and two backward.
-# - A larger batch sends more, too. A wider layer computes more for each byte.
+# - A layer of attention and then an MLP needs four all-reduces: two forward and two backward.
+# - A larger batch computes more and sends more. A wider layer computes more for each byte.
 #
 # ## Now you
 #
