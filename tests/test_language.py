@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "contributing").glob("*.md")),
     ROOT / "solutions" / "README.md",
     ROOT / "solutions" / "SYLLABUS.md",
     ROOT / "docker" / "README.md",

@@ -1,6 +1,6 @@
 """The shape of the project: what imports what, and what a lesson, an exercise and a module must have.
 
-These tests back the checklists of CONTRIBUTING.md.
+These tests back the checklists in contributing/.
 """
 
 import ast
@@ -32,7 +32,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "distlib"
 LESSONS = sorted((ROOT / "course").glob("[0-9]*.py"))
 ASSIGNMENTS = sorted((ROOT / "solutions").glob("*/*.py"))
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "solutions" / "README.md"]
+GUIDES = sorted((ROOT / "contributing").glob("*.md"))
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "solutions" / "README.md", *GUIDES]
 WITH_LINKS = [
     *DOCUMENTS,
     *(ROOT / name for name in ("docker/README.md", "solutions/SYLLABUS.md", "ANYWHERE.md", "CHANGELOG.md")),
@@ -643,6 +644,12 @@ def test_every_target_is_phony_and_listed() -> None:
     text = (ROOT / "Makefile").read_text()
     phony = set(" ".join(re.findall(r"^\.PHONY: (.*)$", text, re.MULTILINE)).split())
     assert phony == make_targets()
+
+
+def test_contributing_is_one_page_that_points_to_every_guide() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    assert len(text.splitlines()) <= 50
+    assert set(re.findall(r"\]\(contributing/(\w+\.md)\)", text)) == {path.name for path in GUIDES}
 
 
 def test_readme_is_short() -> None:

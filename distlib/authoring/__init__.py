@@ -5,7 +5,7 @@
     solutions/A/N.ipynb  -> exercises/A/N.ipynb          by nbgrader: solutions and hidden tests removed
     course/NAME.ipynb    -> slides/NAME.slides.html      a run of it: its headings and its pictures
 
-`python -m distlib.authoring notebooks|exercises|check|slides`. CONTRIBUTING.md shows the text format.
+`python -m distlib.authoring notebooks|exercises|check|slides`. contributing/notebooks.md shows the text format.
 """
 
 from distlib.authoring.cells import AuthoringError
