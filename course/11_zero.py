@@ -1,9 +1,9 @@
 # %% [markdown]
 # # ZeRO and FSDP: who holds each byte
 #
-# Four GPUs of 80 GB are to train a model of 7.5 billion parameters. Its weights take 15 GB, so a GPU could hold them
-# five times. Yet DDP stops in its first step, out of memory. You rent four GPUs more, and it stops again. What fills a
-# GPU, and why do more GPUs not help?
+# Four GPUs of 80 GB are to train a model of 7.5 billion parameters. Its weights take 15 GB in bfloat16, so a GPU could
+# hold them five times. Yet DDP stops in its first step, out of memory. You rent four GPUs more, and it stops again.
+# What fills a GPU, and why do more GPUs not help?
 #
 # > After this lesson you will be able to
 # >
@@ -55,9 +55,9 @@ DOUBLE = torch.float64
 # %% [markdown]
 # ## Sixteen bytes
 #
-# Large models are trained in **mixed precision**: they compute in bfloat16, which takes two bytes per number and is
-# fast. But bfloat16 has only 8 binary digits. Suppose that a weight is 1.0, and an optimizer adds 0.001 to the weight,
-# 1,000 times.
+# Most large models are trained in **mixed precision**: they compute in bfloat16, which takes two bytes per number and
+# is fast. But bfloat16 has only 8 significant binary digits. Suppose a weight is 1.0, and an optimizer adds 0.001
+# to the weight, 1,000 times.
 
 # %%
 guess_1 = predict("A bfloat16 weight is 1.0. 0.001 is added 1,000 times. It is then …")
@@ -71,8 +71,8 @@ assert weight == 1.0 and torch.finfo(torch.bfloat16).eps == 2**-7
 
 # %% [markdown]
 # The weight has not moved, because the next bfloat16 number after 1.0 is 1.0078, and 1.001 is rounded back to 1.0.
-# Therefore the optimizer keeps a copy of the weights in float32, where small steps add up. Adam also keeps the mean of
-# each weight's gradients and the mean of their squares, both in float32. The next cell takes one such step, and adds up
+# Therefore the optimizer keeps a copy of the weights in float32, where small steps add up. Adam also keeps running
+# means of each weight's gradients and of their squares, both in float32. The next cell takes one such step, and adds up
 # the bytes of the tensors.
 
 # %%
@@ -126,13 +126,13 @@ assert [round(each, 1) for each in many] == [16, 4.0, 2.0, 0.0]
 # %% [markdown]
 # With stage 1 the model fits, and this stage saves the most, because most of the bytes are optimizer states. But it has
 # a floor: parameters and gradients stay whole, however many ranks there are. Only stage 3 shards everything. What must
-# the ranks send for this? The next three sections remove one kind of copies each.
+# the ranks send for this?
 #
 # <details><summary>Where this stops being true</summary>
 #
 # | case | what changes |
 # |---|---|
-# | no mixed precision | All is in float32: 4 bytes for the weight, 4 for the gradient and 8 for Adam are 16, too. |
+# | no mixed precision | In float32, 4 bytes for the weight, 4 for the gradient and 8 for Adam are also 16. |
 # | gradients in float32 | A gradient takes 4 bytes instead of 2. |
 # | torch's DDP | Its buckets come on top: by default they are as large as all gradients together. |
 #
@@ -180,7 +180,7 @@ before_and_after(
         "all-gather": (after, everywhere),
     },
     title="Stage 1: four weights on four ranks",
-    subtitle="a row is a rank; each weight has a color, and so has its gradient",
+    subtitle="a row is a rank; a weight and its gradient have one color; the rate is 0.01",
     colors=shard_of,
 )
 
@@ -200,7 +200,7 @@ def gradient_of(rank: int, step: int, weights: torch.Tensor) -> torch.Tensor:
 def three_steps(comm: Communicator) -> tuple[torch.Tensor, int]:
     """The weights after three steps, and the bytes of momentum that this rank has."""
     ranks = comm.world_size
-    padded = -(-LENGTH // ranks) * ranks
+    padded = -(-LENGTH // ranks) * ranks  # rounded up
     weights = torch.zeros(padded, dtype=DOUBLE)
     weights[:LENGTH] = torch.arange(LENGTH)
     mine = weights.chunk(ranks)[comm.rank]  # a view: to update it is to update weights
@@ -261,7 +261,7 @@ for name in ("AdamW", "Adafactor"):
 # |---|---|
 # | $N$ does not divide the number of weights | The padding is sent, too. |
 # | gradients in float32, weights in bfloat16 | DDP sends 4 + 4 bytes per parameter, and stage 1 only 4 + 2. |
-# | Muon, which needs whole matrices | The ranks get whole matrices: [lesson 11c](11c_memory_deeper.ipynb). |
+# | Muon, an optimizer of whole matrices | The ranks get whole matrices: [lesson 11c](11c_memory_deeper.ipynb). |
 # | DeepSpeed | Its stage 1 sends more by default: [lesson 15](15_frameworks.ipynb). |
 #
 # </details>
@@ -271,13 +271,13 @@ for name in ("AdamW", "Adafactor"):
 #
 # ## Stage 2: gradients leave at once
 #
-# At stage 1 the gradients of the whole model pile up until the backward pass is over. At stage 2 they leave earlier,
-# unit by unit. A **unit** is a group of parameters that share one flat buffer, for example a transformer block. As soon
-# as the backward pass has all gradients of a unit, they are reduced and scattered, and the whole gradients are freed. A
-# rank keeps $2 + 14/N$ bytes per parameter.
+# At stage 1 the gradients of the whole model stay until the backward pass is over, even if they are sent earlier. At
+# stage 2 they are freed unit by unit. A **unit** is a group of parameters that share one flat buffer, for example a
+# transformer block. As soon as the backward pass has all gradients of a unit, they are reduced and scattered, and the
+# whole gradients are freed. A rank keeps $2 + 14/N$ bytes per parameter.
 #
-# We try this on a small model that reads images of digits. Each of its four blocks is a unit, and its first and last
-# layer together are a fifth unit, the *root's*. The library has a class for each stage:
+# We try this on a small model that reads images of digits. Each of its four blocks is a unit. Its first and last layer
+# together are the unit of the **root**, which is the whole model. The library has a class for each stage:
 
 
 # %% tags=["folded"]
@@ -319,7 +319,7 @@ images, labels = train_set.images.flatten(1), train_set.labels
 def sharded(
     comm: Communicator, stage: int, model: nn.Module, **options: Any
 ) -> tuple[Any, Any]:
-    """The model as it is called in this stage, and its optimizer."""
+    """The model, wrapped if its stage needs it, and its optimizer."""
     if stage == 3:
         model = zero.FullyShardedModule(comm, model, units=model.blocks, **options)
         return model, torch.optim.AdamW(model.parameters(), lr=0.003)
@@ -409,8 +409,8 @@ assert accumulated[2] == 2.5 * accumulated[1]
 # Four reduce-scatters and one all-gather are 2.5 times as many bytes as one of each. With $m$ microbatches stage 2
 # sends $(m + 1)/2$ times as many bytes.
 #
-# When do they travel? The next picture is drawn from a simulated step on four ranks, in which messages have sizes but
-# no contents, and a rank computes by sleeping:
+# When do these bytes travel? The next picture is drawn from a simulated step on four ranks, in which messages have
+# sizes but no contents, and a rank computes by sleeping:
 #
 # | | |
 # |---|---|
@@ -460,13 +460,15 @@ assert reduced == {"stage 1": 1, "stage 2": 4}
 assert bytes_of_a_step(train, 1) == bytes_of_a_step(train, 2)
 
 # %% [markdown]
-# **With microbatches, stage 2 sends gradients after each of them, and stage 1 sends once.** So people who accumulate
+# **With microbatches, stage 2 sends the gradients of each, and stage 1 sends their sum.** So people who accumulate
 # often stop at stage 1.
 #
 # <details><summary>Where this stops being true</summary>
 #
-# With `no_sync()` of our stage 3, or torch's `set_requires_gradient_sync(False)`, gradients stay whole until the last
-# microbatch. Then they are sent once, and meanwhile take the memory of whole gradients.
+# | case | what changes |
+# |---|---|
+# | gradients in float32, weights in bfloat16 | Stage 2 sends $(2m + 1)/3$ times as many bytes as stage 1. |
+# | torch's `set_requires_gradient_sync(False)` | Gradients stay whole, and only their sum is sent. |
 #
 # </details>
 #
@@ -476,8 +478,8 @@ assert bytes_of_a_step(train, 1) == bytes_of_a_step(train, 2)
 # ## Stage 3: parameters come and go
 #
 # At stage 3 a rank keeps a shard of everything: $16/N$ bytes per parameter. It gathers the parameters of a unit just
-# before it computes with them, and then frees them. Because the backward pass needs them as well, they are gathered
-# twice. Gradients are reduced and scattered as before.
+# before it computes with them, and then frees them. The backward pass gathers them again. Gradients are reduced and
+# scattered as before.
 
 # %%
 guess_3 = predict(
@@ -488,6 +490,7 @@ guess_3 = predict(
 # %%
 sent = {}
 for stage in range(4):
+    # free all units between the passes, the root's as well
     options = {"reshard_after_forward": True} if stage == 3 else {}
     sent[stage] = bytes_of_a_step(train, stage, **options)
     errors = [
@@ -504,13 +507,13 @@ numbers = sum(each.numel() for each in one.parameters())
 assert abs(sent[0] / (2 * 3 / 4 * numbers * 8) - 1) < 0.01
 assert abs(sent[1] / sent[0] - 1) < 0.01 and sent[2] == sent[1]
 assert abs(sent[3] / sent[0] - 1.5) < 0.01
+assert bytes_of_a_step(accumulate, 3, 4) == 4 * bytes_of_a_step(accumulate, 3, 1)
 
 # %% [markdown]
 # **Stage 3 sends 1.5 times as many bytes as DDP: it gathers twice and scatters once.** DDP's all-reduce gathers once
 # and scatters once.
 #
-# All stages end with the weights of one process, on two to five ranks and after 10 steps of AdamW. Sharding changes
-# where the numbers are, and not which numbers they are.
+# All stages end with the weights of one process, on two to five ranks and after 10 steps of AdamW.
 #
 # <details><summary>Where this stops being true</summary>
 #
@@ -518,7 +521,7 @@ assert abs(sent[3] / sent[0] - 1.5) < 0.01
 # |---|---|
 # | gradients in float32 | Stage 3 sends 2 + 2 + 4 bytes per parameter, and DDP sends 4 + 4. |
 # | `reshard_after_forward=False` | A unit stays whole until its backward pass: one gather, as many bytes as DDP. |
-# | the same, with microbatches | Each microbatch gathers again, so this is not stage 2. |
+# | $m$ microbatches | Stage 3 gathers and scatters in each: $1.5 m$ times as many as DDP with `no_sync()`. |
 # | torch's default | The root's unit stays whole between the passes, and is gathered once. |
 #
 # </details>
@@ -565,13 +568,14 @@ assert len(two_gathers) == 2
 
 # %% [markdown]
 # Follow unit 1 at stage 3. It is gathered while unit 0 computes forward, and again while unit 2 computes backward. Its
-# gradients travel while unit 0 computes backward. Messages are **exposed** only at both ends and at the turn, where no
-# other unit computes.
+# gradients travel while unit 0 computes backward. Messages are **exposed** only at both ends and between the passes,
+# where no other unit computes.
 #
 # Stage 1 sends less and waits longer here, because its all-gather comes after the update, when all computing is done.
-# Megatron-LM hides this all-gather under the next forward pass.
+# Megatron-LM can hide this all-gather under the next forward pass.
 #
-# At most two of these units are whole at a time. Is the peak of stage 3 then a quarter of DDP's?
+# At stage 3 a rank keeps a quarter of DDP's bytes, and at most two of these units are whole at a time. Is its peak also
+# a quarter?
 #
 # ## What is alive, and when
 #
@@ -625,7 +629,7 @@ print(guess_4.compare("between a quarter and a half"))
 memory_over_time(
     accounts,
     title="What is alive on rank 0 of 4 during a training step",
-    subtitle="from left to right, a step for each change",
+    subtitle="forward, backward, the optimizer's step; the axis counts changes, not time",
 )
 
 # %% tags=["folded"]
@@ -642,9 +646,8 @@ for sample in accounts["stage 3"]:
     )  # two blocks and the root
 
 # %% [markdown]
-# Read the picture from the left. In DDP, parameters and states are there all the time, and gradients pile up in the
-# backward pass. At stage 1 the states are a quarter. At stage 2 only shards of the gradients pile up. At stage 3 the
-# parameters come and go as well.
+# In DDP, parameters and states are there all the time, and gradients pile up in the backward pass. At stage 1 the
+# states are a quarter. At stage 2 only shards of the gradients pile up. At stage 3 the parameters come and go as well.
 #
 # **What a rank keeps is not what it needs at the peak.** On top come gathered units, the buffers of messages, and
 # **activations**, which the forward pass computes and the backward pass needs. No stage shards activations.
@@ -660,8 +663,8 @@ for sample in accounts["stage 3"]:
 #
 # </details>
 #
-# **Try it.** Make the whole model one unit: with `"none"` in the cell below, `FullyShardedModule` gets no blocks as
-# units, so that all is the root's. Guess the peak first, as a fraction of DDP's.
+# **Try it.** Make the whole model one unit: with `"none"` in the cell below, all parameters are in the root's unit.
+# Guess the peak first, as a fraction of DDP's.
 
 
 # %% tags=["folded"]
@@ -704,7 +707,7 @@ assert 0.6 < coarse < 1
 
 # %%
 guess_5 = predict(
-    "A long gradient on 4 ranks. Each rank clips its shard to norm 1. The whole has then the norm …"
+    "Four ranks clip their shards, of norms above 1, to norm 1. The whole then has the norm …"
 )
 
 # %%
@@ -725,12 +728,12 @@ def norm_of_all(comm: Communicator) -> float:
 
 world = SimulatedWorld(4)
 assert all(abs(norm - gradient.norm()) < 1e-6 for norm in world.run(norm_of_all))
-print(f"one number is all-reduced: {world.trace.bytes_sent} bytes sent")
+print(f"one number all-reduced: at most {max(world.trace.bytes_sent)} bytes per rank")
 assert abs(own.norm() - 2) < 1e-9 and torch.dot(own / own.norm(), right) < 0.75
 
 # %% [markdown]
 # The result has norm 2, because each shard has norm 1 and the squares of four shards add up to 4. It also points
-# elsewhere, because each shard was scaled by another factor. Training goes on without an error.
+# elsewhere, because each shard was scaled by a different factor. Training goes on without an error.
 #
 # **Each rank needs the norm of the whole gradient, and one all-reduced number is enough.** The ranks add up the squares
 # of their shards, and all scale by the same factor. The method `clip_grad_norm(1.0)` does both: the optimizer has it at
@@ -740,7 +743,7 @@ assert abs(own.norm() - 2) < 1e-9 and torch.dot(own / own.norm(), right) < 0.75
 #
 # | case | what happens |
 # |---|---|
-# | a shard has norm 1 or less | It is not scaled down, and the result is shorter than 2. |
+# | a shard's norm is below 1 | It is not scaled down, and the result is shorter than 2. |
 # | the padding is not zero | It becomes a part of the norm. |
 #
 # </details>
@@ -757,8 +760,8 @@ assert few["stage 3"].seconds > 1.2 * few["stage 1"].seconds
 unit_lanes(few, title="2,048 tokens per rank")
 
 # %% [markdown]
-# Now the network is busy nearly all the time, and computing has holes. How many tokens are enough? The next cell plays
-# 24 such units on 8 ranks, with DDP and with stage 3.
+# At stage 3 the network is busy nearly all the time, and computing has holes. How many tokens are enough? The next
+# cell plays 24 such units on 8 ranks, with DDP and with stage 3.
 
 
 # %% tags=["folded"]
@@ -841,13 +844,13 @@ assert 1.8 < exact["stage 3"] / by_tokens[512]["DDP"] < 2
 # With few tokens the network decides, and stage 3 takes nearly 1.5 times as long as DDP, as its bytes say. With many
 # tokens computing decides, and both hide nearly all messages.
 #
-# Where is the border? With $T$ tokens and $s$ operations per second, a unit of $P$ parameters computes for $6 T P / s$.
-# At bandwidth $b$, its $3 \cdot 2 P$ bytes take $6 P / b$, where there are many ranks. $P$ drops out:
+# Where is the border? With $T$ tokens per rank and $s$ operations per second, a unit of $P$ parameters computes for
+# $6 T P / s$. At bandwidth $b$ and on many ranks, its $3 \cdot 2 P$ bytes take nearly $6 P / b$. $P$ drops out:
 #
 # $$\frac{6 T P}{s} > \frac{6 P}{b} \quad\Longleftrightarrow\quad T > \frac{s}{b}$$
 #
-# **For a dense model, the border is s/b tokens per rank, whatever its size.** Here s/b is 8,000 tokens. So never
-# say "my model is too small for stage 3". Say "my ranks have too little to do", or "my model fits without it".
+# **For a dense model with many large units, the border is s/b tokens per rank.** *Dense* means that each token uses all
+# parameters. Here s/b is 8,000 tokens. So few tokens per rank make stage 3 slow, rather than a small model.
 #
 # <details><summary>Where this stops being true</summary>
 #
@@ -860,8 +863,8 @@ assert 1.8 < exact["stage 3"] / by_tokens[512]["DDP"] < 2
 #
 # </details>
 #
-# In practice the batch is fixed, and spread over more and more ranks. The work of each rank shrinks then, and its
-# messages do not.
+# Often the batch is fixed, and spread over more and more ranks. The work of each rank shrinks then, and its messages do
+# not.
 
 # %%
 TOKENS = 131_072  # in a step, of all ranks together
@@ -953,10 +956,10 @@ assert memory_golf.score_card(swings).endswith("50 points; par is 50")
 # ## In real frameworks
 #
 # **torch's `fully_shard` is stage 3.** It is called on each unit, and then on the model, whose rest becomes the root's
-# unit. Afterwards the parameters are **DTensors**, of which each rank has some rows. `fully_shard` sends nothing, so
-# the weights of all ranks have to be equal before.
+# unit. Afterwards the parameters are **DTensors**, whose rows are spread over the ranks. `fully_shard` sends nothing,
+# so the weights of all ranks have to be equal before.
 #
-# `torch_distributed(comm)` gives torch a process group whose messages are this course's, so that we can count them.
+# `torch_distributed(comm)` lets torch send through our simulated ranks, so that we can count its messages.
 
 # %%
 from torch.distributed.fsdp import fully_shard
@@ -1023,7 +1026,7 @@ assert off(weights, one.state_dict()) < 1e-9 and list(calls.values()) == [9, 5]
 # |---|---|
 # | `ZeroRedundancyOptimizer` | a stage 1 that deals out whole tensors |
 # | `fully_shard(…, mp_policy=…)` | mixed precision: `MixedPrecisionPolicy(param_dtype=…, reduce_dtype=…)` |
-# | `fully_shard(…, mesh=…)` with two dimensions | hybrid: replicated along the first, sharded along the second |
+# | `fully_shard(…, mesh=…)` with two dimensions | hybrid, lesson 11c: copies along the first, shards along the second |
 # | `torch.distributed.checkpoint` | a checkpoint in shards, which another number of ranks can read: lesson 11c |
 # | DeepSpeed's `"zero_optimization": {"stage": 2}` | the stage of ZeRO, as a number in the configuration |
 #
@@ -1033,9 +1036,9 @@ assert off(weights, one.state_dict()) < 1e-9 and list(calls.values()) == [9, 5]
 #
 # - Adam in mixed precision keeps sixteen bytes per parameter, and the peak is higher.
 # - Stage 1 sends as many bytes as DDP, and each rank updates only its shard.
-# - With microbatches, stage 2 sends gradients after each of them, and stage 1 sends once.
+# - With microbatches, stage 2 sends the gradients of each, and stage 1 sends their sum.
 # - Stage 3 sends 1.5 times as many bytes as DDP: it gathers twice and scatters once.
-# - For a dense model of any size, s/b tokens per rank hide stage 3's messages.
+# - For a dense model with many large units, s/b tokens per rank hide stage 3's bfloat16 messages.
 #
 # For Adam in mixed precision on $N$ ranks, with collectives in rings and one backward pass per step:
 #
