@@ -1,6 +1,7 @@
 """What JupyterLab shall do by default, for everybody, for students, and where nbgrader has no exchange.
 
-    jupyter/everybody/     line numbers; messages wrap between words; no questions about news; our own Validate
+    jupyter/everybody/     line numbers; messages wrap between words; no questions about news; our own Validate; all
+                           cells of a lesson are laid out at once, so that the table of contents jumps at once
     jupyter/student/       no Formgrader, no Create Assignment, no text sources
     jupyter/no_exchange/   no list of assignments: without an exchange it only shows errors
     jupyter/no_theme/      light or dark as the browser prefers, for those who have not chosen a theme

@@ -5,7 +5,7 @@ from importlib import import_module
 
 import pytest
 
-from distlib.cli import main
+from distlib.cli import list_of_commands, main
 from distlib.cli.command_table import COMMANDS
 
 
@@ -41,6 +41,15 @@ def test_alone_it_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit):
         main(["--help"])
     assert capsys.readouterr().out == alone.out
+
+
+def test_students_see_seven_commands_first_and_those_of_instructors_last() -> None:
+    daily, now_and_then, instructors = list_of_commands(100).split("\n\n")[:3]
+    names = re.findall(r"^  (\S+)", daily, re.MULTILINE)
+    assert names == ["lab", "check", "hint", "hand-in", "progress", "update", "doctor"]
+    assert now_and_then.startswith("now and then:") and instructors.startswith("for instructors:")
+    assert {"release", "collect", "grade", "class", "export"} <= set(re.findall(r"^  (\S+)", instructors, re.MULTILINE))
+    assert max(map(len, list_of_commands(58).splitlines())) <= 58
 
 
 def test_a_notebook_needs_its_exercise(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1200)]
 # All lessons run in test_lessons.py; in a browser the first one. What is played: tests/draw/test_player_browser.py.
 LESSONS = ("lessons/lesson_00_start_here.ipynb",)
 EXERCISE = "exercises/02_all_reduce/02_all_reduce.ipynb"
+LONG_LESSON = "lessons/lesson_08_decentralized.ipynb"
+IN_VIEW = """element => {
+    const [seen, of] = [element, element.closest(".jp-WindowedPanel-outer")].map(each => each.getBoundingClientRect());
+    return seen.height > 0 && seen.top >= of.top - 5 && seen.bottom <= of.bottom + 5;
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +124,15 @@ def test_preformatted_text_keeps_its_columns_in_a_narrow_window(page: "Page", ad
     drawing = page.locator(".jp-RenderedMarkdown pre", has_text="8 query heads           4 KV heads").first
     drawing.wait_for()
     assert drawing.evaluate("pre => pre.scrollWidth > pre.clientWidth"), "it wraps, or the window is wide enough"
+
+
+def test_the_table_of_contents_jumps_to_the_last_part_of_a_long_lesson(page: "Page", address: str) -> None:
+    open_notebook(page, address, LONG_LESSON)
+    page.keyboard.press("Control+Shift+k")
+    page.locator(".jp-tocItem-content").last.click()
+    heading = page.locator(".jp-Notebook h2").last
+    page.wait_for_function(IN_VIEW, arg=heading.element_handle())
+    assert page.locator(".jp-Notebook .jp-Cell").count() > 100  # all are laid out, so that none moves what is in view
 
 
 def answers(root: Path) -> dict[str, str]:
