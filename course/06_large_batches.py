@@ -3,14 +3,14 @@
 #
 # In October 2024 a user reported a puzzle. The same language model was trained twice: with whole batches, and with each
 # batch in small pieces. On paper the two runs are the same, but their losses differed. The bug was in Hugging Face
-# transformers and in other trainers. It was one wrong divisor.
+# transformers and in other training libraries. It was one wrong divisor.
 #
 # > After this lesson you will be able to
 # >
 # > - say what a gradient must be divided by, and how far off the usual mistakes are,
 # > - train with a batch that does not fit into memory,
-# > - choose a learning rate for a larger batch, and say which rate no batch can pass,
-# > - say from which batch size on more workers save few steps.
+# > - choose a learning rate for a larger batch, and say above which rate no batch helps,
+# > - say at which batch size more workers stop saving steps.
 # >
 # > **Time:** about 50 minutes. **You need:** [All-reduce](02_all_reduce.ipynb), and [DDP](05_ddp.ipynb) for the part on
 # > real frameworks. No GPU.
@@ -80,9 +80,10 @@ assert len(labels) == 1536 and len(test_labels) == 261 and NUMBERS == 2410
 # The loss of a batch is the *mean* of the losses of its samples, so every sample counts equally. When ranks share the
 # batch, this must stay true, wherever a sample happens to be.
 #
-# The usual method sounds safe: each rank takes the mean of its own losses, and the ranks average their gradients. In
-# lesson 02 it was correct, because all ranks had equally many images. Now take the last batch of an epoch, when only 50
-# images are left. Ranks 0, 1 and 2 get 16 images each, and rank 3 gets two. How much does one image count?
+# The usual method, the **average of averages**, sounds safe: each rank takes the mean of its own losses, and the ranks
+# average their gradients. In lesson 02 it was correct, because all ranks had equally many images. Now take the last
+# batch of an epoch, when only 50 images are left. Ranks 0, 1 and 2 get 16 images each, and rank 3 gets two. How much
+# does one image count?
 
 # %%
 LENGTHS = [16, 16, 16, 2]
@@ -100,9 +101,9 @@ compare_costs(
 )
 
 # %% [markdown]
-# The two images of rank 3 together count as much as sixteen others. Does it matter? We compare this method with five
-# other methods that people write. In each method a rank adds up the losses of its images, divides the sum by something,
-# and computes the gradient. Then an all-reduce adds up the gradients, or averages them. One process with all 50 images
+# The two images of rank 3 together count as much as sixteen others. Does it matter? We compare the average of averages
+# with five other methods. In each method a rank adds up the losses of its images, divides the sum by something, and
+# computes the gradient. Then an all-reduce adds up the gradients, or averages them. One process with all 50 images
 # computes the gradient that we want.
 
 
@@ -182,10 +183,10 @@ assert (mean_of_means - correct).norm() > 0.5 * correct.norm()
 # %% [markdown]
 # Only the last method is correct. The others fail in two ways.
 #
-# - **The length is wrong.** A sum without a division is 50 times too long, and a division too many makes it 4 times too
-#   short. Because the direction is correct, nothing crashes. For SGD, it is as if somebody had changed the rate.
-# - **The direction is wrong**, in the first two methods. The gradient of the first method has almost the correct
-#   length, so nobody notices that it is off by more than half.
+# - **The length is wrong.** Without any division the gradient is 50 times too long, and with one division too many it
+#   is 4 times too short. For plain SGD, a wrong length has the effect of another rate.
+# - **The direction is wrong**, in the first two methods. The average of averages has almost the correct length, so an
+#   error of more than half is easy to overlook.
 #
 # **Divide each loss by the size of the whole batch, then add up the gradients.** The pieces need not be equal. A rank
 # without any sample adds zeros, but it must take part in the all-reduce, because the others wait for its message.
@@ -197,7 +198,7 @@ assert (mean_of_means - correct).norm() > 0.5 * correct.norm()
 # | the loss gives each class a weight | divide by the sum of the weights of all samples in the whole batch |
 # | a layer mixes samples, as batch normalization does | no divisor makes the ranks agree with one process |
 #
-# Goyal et al. (2017, section 3) list it among the mistakes that leave no trace but a worse model.
+# Goyal et al. (2017, section 3) list the wrong divisor among the mistakes that leave no trace but a worse model.
 #
 # </details>
 #
@@ -235,9 +236,9 @@ assert off_by([2, 1, 46, 1]) > off_by([47, 1, 1, 1]) + 0.2
 # and backward, and keeps the gradient. Then it takes the next few images and adds their gradient. Torch's `backward()`
 # does just that, because it adds to `.grad`. This is **gradient accumulation**.
 #
-# With it, four ranks train with a batch of 256 images, although each rank has memory for only 16 images. The price is
-# that a rank goes forward and backward four times. When should the ranks talk? They could all-reduce after each
-# microbatch and add up the results, or wait for the last.
+# With it, four ranks train with a batch of 256 images, although each rank has memory for only 16 images. The 64 images
+# of a rank are four microbatches, so the rank goes forward and backward four times. When should the ranks talk? They
+# could all-reduce after each microbatch and add up the results, or wait for the last.
 
 # %%
 guess_2 = predict(
@@ -323,7 +324,7 @@ step_timeline(
 #
 # | if … | then … |
 # |---|---|
-# | the model has a batch normalization | it sees only one microbatch at a time, so the gradient differs |
+# | the model has a batch normalization | this layer sees only one microbatch at a time, so the gradient differs |
 # | the numbers have few digits | the order of the additions changes the last digits |
 #
 # </details>
@@ -342,15 +343,15 @@ for gradient in world.run(talk_once_about_pieces, model, pieces):
     assert torch.allclose(gradient, correct, rtol=1e-4, atol=1e-7)
 
 # %% [markdown]
-# ## The case is solved
+# ## The puzzle is solved
 #
 # In a language model the samples are tokens. Because texts have different lengths, microbatches have unequally many
-# tokens. The trainers took the mean loss of each microbatch, and then the mean of these means. This is the first of our
-# six methods, with microbatches instead of ranks.
+# tokens. The libraries took the mean loss of each microbatch, and then the mean of these means. This is the average of
+# averages, with microbatches instead of ranks.
 #
-# The correct divisor is the number of tokens in the whole batch, without the padding. Because no rank knows this
-# number, the ranks first add up their counts, by an all-reduce of a single number. Here are four ranks, with made-up
-# losses:
+# The correct divisor is the number of tokens with a loss in the whole batch. Padding has no loss, and often a prompt
+# has none. Because no rank knows this number, the ranks first add up their counts, by an all-reduce of a single number.
+# Here are four ranks, with made-up losses:
 
 # %% tags=["folded"]
 # Tokens with made-up losses
@@ -387,14 +388,13 @@ assert abs(by_token - float(torch.cat(token_losses).mean())) < 1e-4
 assert naive > by_token + 0.2 and TOKENS[0] == 16 * TOKENS[1]
 
 # %% [markdown]
-# **In a language model, the divisor is the number of tokens in the whole batch.**
+# **In a language model, the divisor is the number of tokens with a loss in the whole batch.**
 #
 # <details><summary>Where this stops being true</summary>
 #
 # | if … | then … |
 # |---|---|
-# | all pieces have equally many tokens, as packed texts have | the mean of the means is correct, too |
-# | a token has no loss, as padding or a prompt | it does not count |
+# | all pieces have equally many tokens with a loss | the average of averages is correct, too |
 #
 # </details>
 #
@@ -442,8 +442,9 @@ print(f"largest difference of a parameter after 20 steps: {difference:.1e}")
 assert difference < 1e-12
 
 # %% [markdown]
-# **N workers are one process with N times the batch.** Only rounding differs. So one process with 96 times the batch
-# can tell us what 96 workers would learn. The rest of the lesson uses this trick, and needs ranks only for the clock.
+# **N workers are one process with N times the batch.** Workers are ranks, and only rounding differs. So one process
+# with a large batch can tell us what many workers would learn. The next sections train in one process, and simulate
+# ranks only to measure time.
 #
 # <details><summary>Where this stops being true</summary>
 #
@@ -456,9 +457,9 @@ assert difference < 1e-12
 #
 # ## More workers, more images per second
 #
-# The second case begins with a success. Each worker brings 16 images to a step, so $N$ workers share a batch of $16N$
-# images. Because all workers compute at the same time, only the all-reduce makes a step longer. Computing takes 50 µs
-# for an image, and the network has a latency of 20 µs and a bandwidth of 1 GB/s.
+# Are more workers faster? Each worker brings 16 images to a step, so $N$ workers share a batch of $16N$ images. Because
+# all workers compute at the same time, only the all-reduce makes a step longer. Computing takes 50 µs for an image, and
+# the network has a latency of 20 µs and a bandwidth of 1 GB/s.
 
 # %%
 EACH = 16  # images of a worker in each step
@@ -500,8 +501,8 @@ assert all(
 assert 60 < throughput[96] / throughput[1] < 80
 
 # %% [markdown]
-# **On this cluster, more workers process more images per second.** If images per second were the goal, the lesson would
-# end here. But the goal is a model that has learned something.
+# **On this cluster, twice as many workers process more images per second.** If images per second were the goal, the
+# lesson would end here. But the goal is a model that has learned something.
 #
 # <details><summary>Where this stops being true</summary>
 #
@@ -630,12 +631,13 @@ sweep(
 # %% [markdown]
 # **At a rate of 0.4, 96 workers learn far less in ten epochs than one.** Both saw each image ten times. But one worker
 # took 960 steps and 96 workers took only ten, which do not lead far. A gradient of all images is more exact than a
-# gradient of 16 images, but it is not 96 times as good.
+# gradient of 16 images, but a step with it does not replace 96.
 #
 # ## Linear scaling
 #
 # The remedy is larger steps. How much larger? Goyal et al. (2017, section 2.1) argue like this. One worker takes $k$
-# small steps with the rate $\eta$, each with another batch $B_j$ of $n$ images:
+# small steps with the rate $\eta$, each with another batch $B_j$ of $n$ images. Let $w_j$ be the weights after $j$
+# steps, and $\ell$ the loss of an image:
 #
 # $$w_k = w_0 - \eta\,\tfrac1n \sum_{j<k} \sum_{x \in B_j} \nabla \ell(x, w_j)$$
 #
@@ -645,11 +647,11 @@ sweep(
 #
 # The sums differ only in the place where the gradient is taken: at $w_j$, on the way, or at $w_0$, at the start. If the
 # gradients hardly change on the way, both arrive at the same place when $\hat\eta = k\,\eta$. This is the **linear
-# rule**: $k$ times the batch takes $k$ times the rate.
+# rule**: $k$ times the batch goes with $k$ times the rate.
 
 # %%
 guess_4 = predict(
-    "The linear rule from 0.4 gives 16 workers 6.4 and 32 workers 12.8. What happens?",
+    "The linear rule gives a rate of 6.4 for 16 workers, and 12.8 for 32. What happens?",
     choices=["both fine", "16 fine, 32 broken", "both broken"],
 )
 
@@ -703,10 +705,9 @@ sweep(
 
 # %% [markdown]
 # **It was the rate.** With a rate of 3.2, a batch of 512 images is fine. A rate of 12.8 breaks the training with every
-# batch, even with all images, whose gradient has no noise at all.
+# batch, even with all images, whose gradient is exact.
 #
-# Here is the whole map. Each cell is the median of five seeds, because if one of five runs is broken, their mean
-# describes none of them.
+# Here is the whole map. Each cell is the median of five seeds, because a single broken run would pull down the mean.
 
 # %% tags=["folded"]
 # The map
@@ -724,15 +725,15 @@ heat_map(
 
 # %% [markdown]
 # - **Diagonals.** In the lower left, training is too slow. There, up to 32 workers, one cell down and one cell to the
-#   right changes nothing: twice the batch with twice the rate gives the same accuracy. This is the linear rule.
-# - **A ceiling.** Between 6.4 and 12.8 there is a rate that no batch can pass. A larger batch makes the gradient more
-#   exact, but it does not make the valley of the loss wider.
-# - **A ridge.** The best rate of a row moves to the right as the batch grows, up to the ceiling. From there on, more
-#   workers take fewer steps of the same size.
+#   right changes little: twice the batch with twice the rate gives nearly the same accuracy. This is the linear rule.
+# - **A ceiling.** Between 6.4 and 12.8 there is a rate above which every batch fails. A larger batch makes the gradient
+#   more exact, but an exact gradient does not help a step that is too long.
+# - **A ridge.** The best cells lie between the ceiling and the lowest rate that reaches 95%. This lowest rate doubles
+#   with the batch, until it meets the ceiling: with 96 workers, no rate reaches 95%.
 #
-# **For SGD, k times the batch takes k times the rate, up to a ceiling.** So it was unfair to compare all workers at one
-# rate. For one worker most rates are equally good. For 96 workers the best rate nearly doubles the accuracy, from 47%
-# to 92%.
+# **For SGD, k times the batch goes with k times the rate, up to a ceiling.** So it was unfair to compare all workers at
+# one rate. For one worker most rates are equally good. For 96 workers the best rate nearly doubles the accuracy, from
+# 47% to 92%.
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -747,6 +748,8 @@ assert (
     and middle[1][6.4] < 0.5
 )
 assert middle[32][3.2] > 0.94
+lowest = [min(r for r in RATES if middle[w][r] > 0.945) for w in WORKERS[:-1]]
+assert lowest == RATES[:6] and max(middle[96].values()) < 0.945
 slow = [
     (w, r) for w in (1, 2, 4, 8, 16) for r in RATES if r * 2 <= 3.2 and r <= 0.05 * w
 ]
@@ -764,13 +767,12 @@ assert all(
 #
 # | if … | then … |
 # |---|---|
-# | the batch is nearly all images, as with 96 workers | hardly any steps are left: 6.4 then needs more than ten |
-# | the network differs | the ceiling moves: a second hidden layer halves it, and with Tanh we found almost none |
+# | the batch is all images, as with 96 workers | ten epochs are only ten steps, and a rate of 6.4 needs more |
+# | the network differs | the ceiling moves: a second hidden layer halves it, and Tanh has almost no ceiling |
 # | the optimizer is Adam | the linear rule is one of two guesses, see lesson 06b |
 #
-# One test image is 0.4%, so a few tenths between two cells mean nothing. We repeated the map with other seeds, with 5
-# and with 20 epochs, and with a fifth of the labels replaced at random. The ceiling stayed where it is. With wrong
-# labels the best rate of a small batch is lower, because there is more noise to average.
+# One test image is 0.4%, so a difference of 1% means little. We repeated the map with other seeds, with 5 and with 20
+# epochs, and with a fifth of the labels replaced at random. The ceiling stayed where it is.
 #
 # </details>
 #
@@ -797,7 +799,7 @@ assert statistics.median(longer[6.4]) > 0.95 and statistics.median(longer[12.8])
 #
 # So far the number of epochs was fixed. In practice one trains until the model is good enough, and pays for every
 # worker. How many steps does it take until 95% of the test images are correct? For each number of workers we try four
-# rates, and keep the rate at which the slowest of the five seeds is fastest.
+# rates with five seeds, wait for the slowest seed, and keep the rate at which this wait is shortest.
 
 # %% tags=["folded"]
 # The machinery: count the steps to the goal, with the best of four rates
@@ -849,14 +851,15 @@ sweep(
 
 # %% [markdown]
 # Four workers need about a third of the steps of one worker, so little work is wasted. From 8 workers on, the steps
-# hardly fall any more, so more workers only process more images. In virtual time, 96 workers gain nothing over 16.
+# hardly fall any more, so more workers only bring more images to a step. In virtual time, 96 workers gain nothing over
+# 16.
 #
 # Why? The gradient of a batch is the true gradient plus noise, because the batch is a random choice of images. In a
 # small batch the noise dominates, so more images make a better step. In a large batch the gradient is nearly exact
 # already, so more images hardly change the step. The batch size between the two is the **critical batch size**.
 # [Lesson 06b](06b_how_large_a_batch.ipynb) predicts it from the noise.
 #
-# **From some batch size on, more workers process more images and save few steps.**
+# **From some batch size on, more workers save few steps.**
 #
 # <details><summary>Where this stops being true</summary>
 #
@@ -880,8 +883,8 @@ assert needed[32] > 0.8 * needed[8]
 # %% [markdown]
 # ## In real frameworks
 #
-# Torch's `DistributedDataParallel` (DDP) averages the gradients of the ranks, because it knows nothing of your batch.
-# With the mean loss on every rank it is our first method, which is wrong as soon as the pieces are unequal. So divide
+# Torch's `DistributedDataParallel` (DDP) averages the gradients of the ranks, and knows nothing of your batch. With the
+# mean loss on every rank this is the average of averages, which is wrong as soon as the pieces are unequal. So divide
 # by the size of the whole batch here, too. **With DDP, also multiply the loss by the number of ranks**, because DDP
 # divides by this number.
 #
@@ -932,14 +935,14 @@ world.close()
 # - Divide each loss by the size of the whole batch, then add up the gradients.
 # - Accumulate microbatches, and communicate once per batch.
 # - N workers are one process with N times the batch.
-# - For SGD, k times the batch takes k times the rate, up to a ceiling.
-# - From some batch size on, more workers process more images and save few steps.
+# - For SGD, k times the batch goes with k times the rate, up to a ceiling.
+# - From some batch size on, more workers save few steps.
 #
 # <details><summary>In more words, and where these sentences stop being true</summary>
 #
-# - Of a language model, the samples are tokens. With DDP, also multiply by the number of ranks.
-# - $N$ workers give more images per second, but not as many times more learning.
-# - The ceiling is a ceiling of the *rate*: no batch can pass it here.
+# - In a language model, the samples are tokens. With DDP, also multiply by the number of ranks.
+# - $N$ workers process more images per second, but do not learn $N$ times as fast.
+# - The ceiling is a ceiling of the *rate*: no batch passes it here.
 # - Repeat with several seeds, and look at every run: a mean hides the one that broke.
 #
 # </details>
