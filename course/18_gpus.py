@@ -1,14 +1,14 @@
 # %% [markdown]
 # # From here to GPUs
 #
-# You multiply two matrices of 8,192 × 8,192 on an H200, and the clock says 20 microseconds. If the matmul were that
-# fast, the GPU would be hundreds of times faster than its data sheet promises. The clock works, and the result of the
-# matmul is right. So what did you measure?
+# You multiply two float32 matrices of 8,192 × 8,192 on an H200, and the clock says 20 microseconds. If the matmul were
+# that fast, the GPU would be hundreds of times faster than its data sheet promises. The clock works, and the result of
+# the matmul is right. So what did you measure?
 #
 # > After this lesson you will be able to
 # >
 # > - time what a GPU does, and not the queue in front of it,
-# > - say when `loss.item()` costs a large part of a step, and when it costs nothing,
+# > - say when `loss.item()` costs a large part of a step, and when nearly nothing,
 # > - read the table of an all-reduce benchmark, and turn it into a link for the simulator,
 # > - see in a profiler's trace which communication is exposed,
 # > - say which sum bfloat16 spoils.
@@ -64,7 +64,7 @@ torch.set_num_threads(1)  # matrices as small as ours are not worth a second thr
 # | fewer than four GPUs | four processes, shared memory | `cpu` |
 # | four GPUs or more | four processes, **NCCL** | `cuda:0` to `cuda:3` |
 #
-# **NCCL** is NVIDIA's library of collectives. It needs a GPU for each rank, so with too few GPUs the ranks stay on the
+# **NCCL** is NVIDIA's library of collectives. It wants a GPU for each rank, so with too few GPUs the ranks stay on the
 # CPU. A program that asks for `comm.device` runs on both:
 
 # %%
@@ -98,12 +98,12 @@ assert all(line.endswith("[10.0, 10.0, 10.0]") for line in said)
 #
 # | link | it joins | GB/s, each way |
 # |---|---|---:|
-# | memory of the GPU | a GPU and its own numbers | 4,800 |
+# | memory of the GPU | a GPU and its own numbers | 4,800, both ways together |
 # | **NVLink** | the GPUs of a node | 450 |
 # | **PCIe** | CPU and GPU | 64 |
 # | **InfiniBand** | two nodes, with an adapter per GPU | 50 |
 #
-# **The program stays. Its links change, and so does the meaning of its clock.**
+# **The program stays, and its links change.**
 #
 # <details><summary>The same file in a job, a program of plain torch, and several ranks on one GPU</summary>
 #
@@ -112,13 +112,12 @@ assert all(line.endswith("[10.0, 10.0, 10.0]") for line in said)
 # | this machine | `distlib launch --ranks 4 train.py:main` |
 # | a Slurm job | `srun distlib launch train.py:main`, and `--backend nccl` or `gloo` to choose |
 # | a program of plain torch | `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`, then ask for `"nccl"` |
-# | a single GPU | `World(4, backend="nccl")` tries the program: right, but slow, and not supported by NVIDIA |
+# | a single GPU | `World(4, backend="nccl")`, to try a program: right, but slow, and not supported by NVIDIA |
 #
-# `distlib launch` does not print what `main` returns, so let rank 0 print. It takes NCCL by itself if each of up to 16
-# ranks has a GPU of its own.
+# `distlib launch` does not print what `main` returns, so let rank 0 print. It chooses NCCL by itself if there are at
+# most 16 ranks, each with a GPU of its own.
 #
-# Without `set_device`, all ranks of a node take GPU 0, and NCCL refuses with "Duplicate GPU detected". That is the
-# first error most people meet.
+# Without `set_device`, `"cuda"` is GPU 0 on all ranks of a node, and NCCL refuses with "Duplicate GPU detected".
 #
 # On a single GPU, each rank tells NCCL that it is a machine of its own (`NCCL_HOSTID`), whose network is the loopback
 # (`NCCL_SOCKET_IFNAME`). On one H200 this gave right results for the broadcasts, reduces, gathers, scatters and
@@ -255,10 +254,10 @@ assert abs(done - 2005) < 1
 # The clock stops at 500 µs, when the last call has returned. At this moment three quarters of the kernels are still in
 # flight. Such a clock does not notice a kernel that got slower.
 #
-# **A GPU call only fills the queue: synchronize before you read the clock.**
+# **Most GPU calls only fill the queue: synchronize before you read the clock.**
 #
-# On a real GPU the two readings can differ even more. From the smallest to the largest matrix the work takes 1,000
-# times as long, and the call not even twice as long. So the 20 microseconds of the first paragraph were a call.
+# On a real GPU the two readings can differ even more. From a matrix of 64 × 64 to one of 8,192 × 8,192, the work gets
+# 1,000 times as long, and the call not even twice as long. So the 20 microseconds of the first paragraph were a call.
 
 # %% tags=["folded"]
 # The picture of the recording
@@ -271,7 +270,7 @@ compare_costs(
         }
         for row in queue.rows
     },
-    title="A matmul on a GPU, read twice",
+    title="A matmul on a GPU: two readings of the clock",
     subtitle=queue.source,
     show="{:,.0f}".format,
 )
@@ -292,7 +291,7 @@ print()
 gpus.recordings.show("full_queue")
 
 # %% [markdown]
-# The second table shows that the queue has an end. While the GPU was busy with large matmuls, about 1,000 kernels
+# The second table shows that the queue can be full. While the GPU was busy with large matmuls, about 1,000 kernels
 # fitted into the queue. The next call waited until a matmul was done.
 #
 # A program may have several streams, whose kernels may run at the same time. NCCL's kernels have a stream of their own
@@ -303,8 +302,8 @@ gpus.recordings.show("full_queue")
 #
 # | case | what happens |
 # |---|---|
-# | more calls than the queue holds | calls wait, so a long loop shows the truth without synchronizing |
-# | `torch.backends.cudnn.benchmark = True` | for each new shape, several kernels have a first call |
+# | more calls than the queue holds | calls wait, so a much longer loop is nearly right without synchronizing |
+# | `torch.backends.cudnn.benchmark = True` | for each new shape, a convolution first tries several kernels |
 #
 # A `torch.cuda.Event` is a mark in the stream. The GPU notes when it passes the mark:
 #
@@ -319,12 +318,12 @@ gpus.recordings.show("full_queue")
 #
 # ## What does reading the loss cost?
 #
-# Almost every training loop has `total += loss.item()`, and it is said to be slow. Is it? In our play the CPU now also
+# Many training loops have `total += loss.item()`, which is said to be slow. Is it? In our play the CPU now also
 # prepares something for 500 µs per step. So a step takes the CPU 1,000 µs, and the GPU 2,000 µs.
 
 # %%
 guess_2 = predict(
-    "How much longer is the step if the loss is read after each one?", unit="%"
+    "How much longer is a step if the loss is read after each step?", unit="%"
 )
 
 # %%
@@ -369,11 +368,11 @@ for kernel, prepare in (
 # In the upper run the CPU is ahead: it prepares the next step while the GPU still computes. In the lower run the CPU
 # waits for the loss, and then the GPU waits for the next step.
 #
-# **Reading a value from the GPU makes CPU and GPU take turns.**
+# **After reading a value from the GPU, the CPU is no longer ahead, so the GPU waits.**
 #
-# So a read costs the shorter of two times: what the CPU prepares, and what is left of the GPU's work after the last
-# call. In the first line of the output nothing is prepared. In the last line a kernel is shorter than a call, so the
-# GPU is done as soon as the calls are. Both times the read costs nearly nothing.
+# Without the read, two times overlap: the CPU's preparing, and the rest of the GPU's work after the last call. So a
+# read costs the shorter of the two. In the first line of the output nothing is prepared. In the last line a kernel is
+# shorter than a call, so the GPU is done as soon as the calls are. Both times the read costs nearly nothing.
 #
 # <details><summary>What else reads, and what does not</summary>
 #
@@ -383,12 +382,12 @@ for kernel, prepare in (
 # | `tensor.nonzero()`, `tensor[mask]` | `clip_grad_norm_` as it is by default |
 # | `torch.tensor([1.0, 2.0], device="cuda")` | `step()` of SGD and Adam |
 #
-# On the left, each needs a value or a size that only the GPU knows. The last one copies from pageable memory, and such
-# a copy waits, too ([lesson 05b](05b_ddp_in_practice.ipynb)).
+# On the left, all but the last need a value or a size that only the GPU knows. The last waits for a copy to the GPU
+# ([lesson 05b](05b_ddp_in_practice.ipynb)).
 #
 # </details>
 #
-# **Try it.** Which `prepare` makes reading the loss cost most, for kernels of 20 µs? Guess, then try five values.
+# **Try it.** Which `prepare` makes reading the loss cost most, in %, for kernels of 20 µs? Guess, then try five values.
 
 # %%
 for micro in (500,):  # more values
@@ -415,8 +414,8 @@ sweep(
 
 # %% [markdown]
 # Now a real GPU, with a small batch and a large one, and a CPU that prepares for 0 or 4 ms per step. By the rule, a
-# read costs 4 ms where the CPU prepares *and* the GPU still has work in flight. This is so for the large batch only.
-# The rule leaves out the read itself, some tenths of a millisecond.
+# read costs 4 ms where the CPU prepares *and* the GPU has at least 4 ms of work left. This is so for the large batch
+# only. The rule leaves out the read itself, some tenths of a millisecond.
 
 # %% tags=["folded"]
 # The picture of the recording
@@ -483,7 +482,7 @@ compare_costs(
 # the calls, so the GPU waits for the CPU. **MFU**, model FLOPs utilization, is the share of the GPU's peak that the
 # model's operations reach: here 4 % in the small step, and 88 % in the large one.
 #
-# **A small batch leaves a fast GPU idle for most of the time.**
+# **A small batch can leave a fast GPU idle for most of the time.**
 #
 # <details><summary>What counts as the peak here</summary>
 #
@@ -554,7 +553,7 @@ assert gpus.sent_at_least(1024) > 1.998
 # All these rings use nearly the whole link, and busbw says so. The algorithm bandwidth falls to half, although nothing
 # is wrong.
 #
-# **Compare the bus bandwidth with the link, not the algorithm bandwidth.**
+# **Compare the bus bandwidth, not the algorithm bandwidth, with the link.**
 #
 # <details><summary>Where this stops being true</summary>
 #
@@ -699,11 +698,12 @@ assert seen.hidden < seen.communicating + 1e-9
 #
 # **The all-reduce of the last bucket has nothing left to hide behind.**
 #
-# Hidden is not free, however. Here gloo's threads take time from the same cores that compute the backward pass, and on
-# a GPU, NCCL's kernels occupy some of its multiprocessors.
+# Hidden is not free, however. Here gloo's threads take time from the same cores that compute the backward pass, and
+# NCCL's kernels occupy a part of the GPU.
 #
 # On a GPU the profiler shows the calls on the CPU's threads, and the kernels in the streams. So it also shows how long
-# the GPU computes. In the small step of the recording it computes for 6 % of the time, in the large step for 88 %:
+# the GPU computes. Because the profiler slows down calls, the small step takes three times as long as above. The GPU
+# computes for 6 % of it, and for 88 % of the large step:
 
 # %%
 gpus.recordings.show("kernels")  # forward and backward, without the optimizer
@@ -716,9 +716,10 @@ gpus.recordings.show("kernels")  # forward and backward, without the optimizer
 # | a gap between kernels, while the thread above is busy with calls | the CPU is too slow |
 # | a gap that begins where a `cudaStreamSynchronize` ends | the CPU read a value, or waited for a copy |
 # | a step several times as long as without the profiler | the profiler makes each call longer |
-# | `autograd::engine::evaluate_function` | a frame around other events: do not count it as computing |
+# | `autograd::engine::evaluate_function` | an event that contains others: do not count it as computing |
 #
-# DDP hands over its buckets inside the last one. If you count the frame as computing, all communication seems hidden.
+# DDP starts its all-reduces inside such an event. If you count it, all communication seems hidden. DDP's copies from
+# the buckets at the end count, too, so our step avoids them with `gradient_as_bucket_view=True`.
 #
 # </details>
 #
@@ -808,9 +809,9 @@ for seed in range(3):
 
 # %% [markdown]
 # The sum stops at 256. bfloat16 has no 257, so 256 + 1 is rounded back to 256. With 1,024 ranks the mean gradient is a
-# quarter of the true one. A tree adds sums of equal size, so here it is right.
+# quarter of the true one. A tree adds large sums to large sums, so here it is right.
 #
-# **Compute in bfloat16, but sum up gradients in float32.**
+# **Multiply in bfloat16, but sum up gradients in float32.**
 #
 # This is the rule of mixed precision. `torch.autocast("cuda", dtype=torch.bfloat16)` keeps parameters and gradients in
 # float32 and multiplies in bfloat16. `fully_shard` has
@@ -823,10 +824,10 @@ for seed in range(3):
 # |---|---|
 # | 1/N each, divided before the sum: no cure | 0.91 instead of 1 with 200 ranks, 0.5 with 512 |
 # | 1/3 each, 320 ranks | 7 % too large |
-# | random, of both signs, 320 ranks | off by some 2 % in the root mean square; rounded once, by 0.2 % |
+# | random, of both signs, 320 ranks | typically off by 2 %; an exact sum, rounded once, by 0.2 % |
 #
-# Gradients of different samples mostly differ in sign, so the error is rarely as large as for ones. But where they
-# agree, it is the same in each step, and does not average out.
+# Gradients of different samples often differ in sign, and then the error is smaller than for ones. But where the signs
+# agree in each step, so do the errors, which then do not average out.
 #
 # What bfloat16 saves all the same: time to compute, memory for activations, and with `fully_shard` half of the bytes of
 # gathered parameters. Without `dtype`, autocast on a GPU takes float16. [Lesson 11c](11c_memory_deeper.ipynb) runs
@@ -834,7 +835,7 @@ for seed in range(3):
 #
 # </details>
 #
-# **Try it.** From how many ranks on does the ring miss the bfloat16 that is nearest to the true sum? Guess first.
+# **Try it.** The true sum has a nearest bfloat16. From how many ranks on does the ring miss it? Guess first.
 
 # %%
 for ranks in (200, 300):  # more values
@@ -844,7 +845,7 @@ for ranks in (200, 300):  # more values
 
 # %% tags=["folded"]
 # One way to do it
-# And what follows: from 258 on, since 257 is nearest to 256; values with more digits go
+# And what follows: from 258 on, since 257 itself is rounded to 256; values with more digits go
 # wrong much sooner
 for ranks in (256, 257, 258):
     nearest = torch.tensor(float(ranks)).bfloat16().item()
@@ -872,16 +873,14 @@ compare_costs(
 )
 
 # %% [markdown]
-# On this GPU a matmul in bfloat16 is 15 times as fast as in float32. **TF32** lies between the two: it takes numbers of
-# float32, but multiplies with 11 binary digits of each. torch does so only if asked, by
+# On this GPU this matmul in bfloat16 is 15 times as fast as in float32. **TF32** lies between the two: it takes numbers
+# of float32, but multiplies with 11 binary digits of each. For a matmul, torch must be asked, by
 # `torch.set_float32_matmul_precision("high")`.
 #
 # ## With two GPUs
 #
-# Three measurements need two GPUs: the table of a benchmark over NCCL, a step of DDP under the profiler, and how many
-# times faster two GPUs train than one. We have recorded one GPU only, and no such number is invented. If you have two
-# GPUs, the cell measures them. Two GPUs then do twice the work per step. What is missing to twice the speed is exposed
-# communication, computing that hidden communication has slowed down, and the wait for the slower GPU.
+# Three measurements need two GPUs: the table of a benchmark over NCCL, a step of DDP under the profiler, and the
+# speedup of two GPUs over one. We have recorded one GPU only. If you have two GPUs, the cell measures them.
 
 # %%
 for name in ("all_reduces", "overlap", "two_gpus"):
@@ -891,12 +890,12 @@ for name in ("all_reduces", "overlap", "two_gpus"):
 # %% [markdown]
 # <details><summary>When NCCL does not start: its variables</summary>
 #
-# NCCL says little unless asked. These variables are set before the program starts, on all ranks:
+# NCCL says little unless asked. Set these variables before the program starts, on all ranks:
 #
 # | variable | what it does |
 # |---|---|
 # | `NCCL_DEBUG=INFO` | says what each rank has found: version, networks, GPUs, and how they are connected |
-# | `NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH` | about which subjects; without it there is none of NET and GRAPH |
+# | `NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH` | about which subjects; NET and GRAPH are off by default |
 # | `NCCL_SOCKET_IFNAME=eth0` | the network interface to use; the usual cure where a node has several |
 # | `NCCL_IB_DISABLE=1` | without InfiniBand: to find out whether that is what is broken |
 # | `NCCL_P2P_DISABLE=1` | without direct copies between GPUs, for the same purpose |
@@ -904,8 +903,8 @@ for name in ("all_reduces", "overlap", "two_gpus"):
 # | `TORCH_NCCL_ASYNC_ERROR_HANDLING` | what torch does about a collective that fails: by default it ends the process |
 # | `CUDA_LAUNCH_BLOCKING=1` | each call waits for its kernel: an error names the right line, and all is slow |
 #
-# The last one is the queue again. An error in a kernel is noticed at some later call, so the line in the message is
-# innocent.
+# The last one is the queue again. An error in a kernel is noticed at some later call, so the line in the message may
+# be innocent.
 #
 # </details>
 #
@@ -957,11 +956,11 @@ assert 0 < differ < 0.5 and 0.5 < error(ours) / error(theirs) < 2
 #
 # ## In short
 #
-# - A GPU call only fills the queue: synchronize before you read the clock.
-# - Reading a value from the GPU makes CPU and GPU take turns.
-# - Compare the bus bandwidth with the link, not the algorithm bandwidth.
+# - Most GPU calls only fill the queue: synchronize before you read the clock.
+# - After reading a value from the GPU, the CPU is no longer ahead, so the GPU waits.
+# - Compare the bus bandwidth, not the algorithm bandwidth, with the link.
 # - The all-reduce of the last bucket has nothing left to hide behind.
-# - Compute in bfloat16, but sum up gradients in float32.
+# - Multiply in bfloat16, but sum up gradients in float32.
 #
 # Two side roads go on from here: how a batch gets to the GPU ([05b](05b_ddp_in_practice.ipynb)), and what the memory of
 # a GPU holds ([11c](11c_memory_deeper.ipynb)). On the main road the [capstone](19_capstone.ipynb) comes next.

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from distlib import World
+from distlib import Communicator, World
+from distlib.gpus import profiler_trace
 from distlib.gpus.measurements import profile_ddp
 from distlib.gpus.profiler_trace import profiled_step, step_times
+from distlib.training import StepTimes
 
 MAIN, GLOO, AUTOGRAD = 7, 8, 9  # threads
 COMPUTE, NCCL = 20, 21  # streams
@@ -114,3 +116,23 @@ def test_a_real_step_of_ddp_has_all_three_kinds_in_their_order(capfd: pytest.Cap
             assert times.start <= times.of("forward")[0].start
             assert 0 <= times.hidden <= times.communicating
     assert capfd.readouterr().err == ""
+
+
+def test_a_step_of_ddp_has_no_copies_from_the_buckets_which_would_hide_its_last_all_reduce() -> None:
+    with World(2) as world:
+        for names in world.run(names_of_events):
+            assert "gloo:all_reduce" in names
+            assert not any("copy_bucket_to_grad" in name for name in names)
+
+
+def names_of_events(comm: Communicator) -> set[str]:
+    seen: list[Any] = []
+
+    def noting(events: list[Any]) -> StepTimes:
+        seen[:] = events
+        return step_times(events)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(profiler_trace, "step_times", noting)
+        profile_ddp(comm, batch=8)
+    return {event["name"] for event in seen}
