@@ -676,11 +676,10 @@ except AssertionError as error:
 
 # %% tags=["folded"]
 # The images, the model, and the gradient of a batch
-from sklearn.datasets import load_digits
+from distlib.training import digits
 
-digits = load_digits()
-images = torch.tensor(digits.data[:256] / 16, dtype=torch.float32)
-labels = torch.tensor(digits.target[:256])
+train, _ = digits()
+images, labels = train.images[:256].flatten(1), train.labels[:256]
 
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))

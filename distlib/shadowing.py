@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-_LIBRARIES = ("torch", "numpy", "cloudpickle", "psutil", "greenlet", "matplotlib", "sklearn", "IPython", "distlib")
+_LIBRARIES = ("torch", "numpy", "cloudpickle", "psutil", "greenlet", "matplotlib", "IPython", "distlib")
 
 
 def shadowing_files(folders: Sequence[str]) -> list[str]:

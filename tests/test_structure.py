@@ -114,7 +114,7 @@ SHARED_IN_TRAINING = {
 }
 
 # What `import distlib` must not import.
-HEAVY = ("matplotlib", "nbgrader", "sklearn", "jupytext", "ipywidgets", "anywidget")
+HEAVY = ("matplotlib", "nbgrader", "jupytext", "ipywidgets", "anywidget")
 FRAMEWORKS = ("tensorflow", "keras", "tf_keras", "jax")
 
 # Packages that only these parts of distlib may import.

@@ -40,7 +40,7 @@ class Classifier:
 
     @classmethod
     def of_digits(cls) -> Classifier:
-        """The classifier and scikit-learn's digits to train it with."""
+        """The classifier, and the images of digits to train it with."""
         train_set, _ = digits()
         torch.manual_seed(0)
         layers = (torch.nn.Linear(PIXELS, HIDDEN), torch.nn.Linear(HIDDEN, DIGITS))

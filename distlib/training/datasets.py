@@ -1,20 +1,18 @@
 """The data that the lessons train on: offline, small, real.
 
 Source: "Optical Recognition of Handwritten Digits" by E. Alpaydin and C. Kaynak, UCI Machine Learning Repository, 1998
-(https://doi.org/10.24432/C50P49), licensed under CC BY 4.0. scikit-learn ships the 1,797 images of its test part with
-the package and loads them without a network:
-https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_digits.html
+(https://doi.org/10.24432/C50P49), licensed under CC BY 4.0. The 1,797 images of its test part are in `digits.csv.gz`.
 """
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
+_DIGITS = Path(__file__).with_name("digits.csv.gz")
 _TRAINING = 1_536  # images; divides by every number of ranks from 1 to 4, by 6, 8, 12, 16 …
 
 
@@ -36,20 +34,8 @@ def digits() -> tuple[Digits, Digits]:
     They are shuffled once, in an order that is always the same, since the images come sorted by writer.
     The tensors are new with each call, so a caller may change them.
     """
-    table = torch.tensor(np.loadtxt(_file(), delimiter=","))  # a row: 64 pixels from 0 to 16, and what they show
+    table = torch.tensor(np.loadtxt(_DIGITS, delimiter=","))  # a row: 64 pixels from 0 to 16, and what they show
     order = torch.randperm(len(table), generator=torch.Generator().manual_seed(0))
     images = table[order, :64].float().reshape(-1, 1, 8, 8) / 16
     labels = table[order, 64].long()
     return Digits(images[:_TRAINING], labels[:_TRAINING]), Digits(images[_TRAINING:], labels[_TRAINING:])
-
-
-def _file() -> Path:
-    """The file of scikit-learn's `load_digits`. To import that takes more than a second, and to read this an instant.
-
-    Raises:
-        ModuleNotFoundError: scikit-learn is not installed.
-    """
-    spec = find_spec("sklearn")
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError("the images of digits come with scikit-learn (make env)", name="sklearn")
-    return Path(spec.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")

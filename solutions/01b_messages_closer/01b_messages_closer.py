@@ -293,13 +293,13 @@ assert len(check_gather(gather, world_sizes=(3,), roots=(1,), seed=33, **scalar,
 # %% [markdown]
 # ## 3. Real work: the brightest of 999 images on three ranks
 #
-# This part gives no marks. Rank 0 has scikit-learn's digits, images of 8 × 8 pixels. Your `scatter` hands every rank
+# This part gives no marks. Rank 0 has handwritten digits, images of 8 × 8 pixels. Your `scatter` hands every rank
 # its share, each rank looks for its brightest image, and your `gather` brings these to rank 0.
 
 # %%
-from sklearn.datasets import load_digits
+from distlib.training import digits
 
-images = torch.tensor(load_digits().data[:999], dtype=torch.float64)
+images = 16 * digits()[0].images[:999].flatten(1).double()
 
 
 def brightest(comm: Communicator, images: torch.Tensor) -> torch.Tensor | None:

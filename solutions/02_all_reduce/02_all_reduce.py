@@ -569,20 +569,17 @@ assert len(report) == 1
 #
 # This part gives no marks. It is what all-reduce is for.
 #
-# The data are scikit-learn's digits: images of 8 × 8 pixels, ten classes. Each of the four ranks takes a quarter of the
+# The data are handwritten digits: images of 8 × 8 pixels, ten classes. Each of the four ranks takes a quarter of the
 # training images. In every step each rank computes the gradients of the loss on its own images. Your ring adds them up,
 # and each rank divides by the number of ranks. All ranks then take the same step, so their models stay equal.
 
 # %%
-from sklearn.datasets import load_digits
+from distlib.training import digits
 
-pixels, classes = load_digits(return_X_y=True)
-images = torch.tensor(pixels, dtype=torch.float32) / 16
-labels = torch.tensor(classes)
-training, testing = slice(0, 1600), slice(1600, None)
-print(f"{len(labels[training])} images to train on, {len(labels[testing])} to test with")
+training, testing = digits()
+print(f"{len(training.labels)} images to train on, {len(testing.labels)} to test with")
 # the four quarters are equally large, so the average of averages is the average
-assert len(labels[training]) % 4 == 0
+assert len(training.labels) % 4 == 0
 
 
 # %%
@@ -629,7 +626,8 @@ def accuracy(parameters: list[torch.Tensor]) -> float:
     model = make_model()
     for parameter, value in zip(model.parameters(), parameters, strict=True):
         parameter.data.copy_(value)
-    return float((model(images[testing]).argmax(dim=1) == labels[testing]).float().mean())
+    answers = model(testing.images.flatten(1)).argmax(dim=1)
+    return float((answers == testing.labels).float().mean())
 
 
 # %% [markdown]
@@ -638,8 +636,9 @@ def accuracy(parameters: list[torch.Tensor]) -> float:
 
 # %%
 steps = 60
-by_rank = four.run(train_on_ranks, images[training], labels[training], steps, timeout=60)
-alone = train_alone(images[training], labels[training], steps)
+images, labels = training.images.flatten(1), training.labels
+by_rank = four.run(train_on_ranks, images, labels, steps, timeout=60)
+alone = train_alone(images, labels, steps)
 
 largest = max(float(value.abs().max()) for value in alone)
 difference = max(

@@ -381,7 +381,7 @@ assert report[0].results[1]["outputs"] is None
 # %% [markdown]
 # ## 4. Real work: a whole data set through four ranks
 #
-# This part gives no marks. Rank 0 has a model and scikit-learn's digits. Your functions bring both to four ranks, and
+# This part gives no marks. Rank 0 has a model and handwritten digits. Your functions bring both to four ranks, and
 # the outputs back. They must be those of one process.
 
 # %%

@@ -621,7 +621,7 @@ assert sum(report[3].trace.bytes_sent) >= (2 * 6 + 3) * 56 * 8
 # %% [markdown]
 # ## 4. Real work: digits on two ranks
 #
-# This part gives no marks. Your class trains on real ranks and real data: scikit-learn's digits.
+# This part gives no marks. Your class trains on real ranks and real data: handwritten digits.
 #
 # Each rank makes its own model, with its own random weights. The library's sampler gives each rank half of the images,
 # in a new order in every epoch. Your `OverlappedDDP` keeps the models equal.

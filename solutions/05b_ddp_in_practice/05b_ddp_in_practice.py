@@ -305,7 +305,7 @@ assert len(report) == 1
 # %% [markdown]
 # ## 3. Real work: digits, dealt out by your sampler
 #
-# This part gives no marks. Two real ranks train on scikit-learn's digits. Your sampler gives each of them half of the
+# This part gives no marks. Two real ranks train on handwritten digits. Your sampler gives each of them half of the
 # images, in a new order in every epoch, and the library's DDP averages the gradients.
 
 # %%

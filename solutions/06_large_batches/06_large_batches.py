@@ -213,7 +213,7 @@ assert max(report[7].trace.messages_sent) <= 10
 # %% [markdown]
 # ## 2. Real work: train on four ranks with your function
 #
-# This part gives no marks. The four ranks train on scikit-learn's digits, each on a quarter of the images.
+# This part gives no marks. The four ranks train on handwritten digits, each on a quarter of the images.
 #
 # The batch is large: 256 images in each step, in 4 microbatches of 16 on each rank, with a rate that works for a
 # batch of 16, scaled and warmed up. The full rate is then 6.4, close to the highest that this model tolerates. One

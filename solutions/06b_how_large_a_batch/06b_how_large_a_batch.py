@@ -302,7 +302,7 @@ assert max(report[4].trace.messages_sent) <= 8
 # %% [markdown]
 # ## 3. Real work: 256 images in each step, in two ways
 #
-# This part gives no marks. The images are scikit-learn's digits. First, one process takes 256 images in each step. The
+# This part gives no marks. The images are handwritten digits. First, one process takes 256 images in each step. The
 # rate that works for a batch of 16 is scaled, and warmed up by your function. The full rate is then 6.4, close to the
 # highest that this model tolerates.
 

@@ -750,7 +750,7 @@ assert [seen[1]["updates"] for seen in report] == [[{0: 0}, {0: 0}]] * 2
 # %% [markdown]
 # ## 5. Real work: train with a slow worker
 #
-# This part gives no marks. Rank 0 is the server. Three workers learn to read scikit-learn's digits, each from a third
+# This part gives no marks. Rank 0 is the server. Three workers learn to read handwritten digits, each from a third
 # of the images. The model is a linear classifier: 65 weights for each of the 10 classes, in one flat tensor.
 #
 # A gradient takes a worker 10 ms of virtual time, but worker 3 needs 40 ms.

@@ -628,7 +628,7 @@ def test_nothing_that_is_graded_is_shown() -> None:
     assert graded == ["collectives/reduction.py"]  # arithmetic without messages
     assert [name for name in shown if name.startswith(("worlds/real/", "worlds/simulated/"))] == []
     assert shown & {"network/duration.py", "network/choice.py", "network/traffic.py"} == set()
-    of_training = {"training/__init__.py", "training/__init__.pyi", "training/datasets.py"}
+    of_training = {"training/__init__.py", "training/__init__.pyi", "training/datasets.py", "training/digits.csv.gz"}
     assert {name for name in shown if name.startswith("training/")} == of_training
     assert {name for name in shown if name.startswith("checks/")} == {
         "checks/helper_form.py",

@@ -69,6 +69,7 @@ MODULES = (
     "training/__init__.py",
     "training/__init__.pyi",
     "training/datasets.py",
+    "training/digits.csv.gz",
     "worlds/call_site.py",
     "worlds/diagnosis.py",
     "worlds/exception_text.py",
