@@ -469,7 +469,10 @@ def test_the_parts_that_a_check_supplies_are_not_there(two: Two) -> None:
     stands_in = "from distlib.exercises.master import helpers\ntold = str(helpers.gather_outputs(1, 2, 3))"
     assert told(two.hostile, stands_in) == "(not shown while your work is graded)"
     files = "[os.path.join(folder, name) for folder, _, names in os.walk('/library') for name in names]"
-    assert told(two.hostile, f"told = [file for file in {files} if 'def gather_outputs' in open(file).read()]") == []
+    assert (
+        told(two.hostile, f"told = [file for file in {files} if b'def gather_outputs' in open(file, 'rb').read()]")
+        == []
+    )
 
 
 def test_a_rank_does_not_see_the_files_of_another(two: Two) -> None:
@@ -600,7 +603,7 @@ def test_exercises_find_what_they_import(kind: str) -> None:
             rank,
             "play_chunks(watch_chunks(world, print)); timeline(world.trace).show(); str(check_ring_all_reduce(print))",
         )
-        names = [path.stem for path in (ROOT / "distlib" / "training").iterdir() if not path.name.startswith("_")]
+        names = [path.stem for path in (ROOT / "distlib" / "training").glob("[!_]*") if path.suffix in ("", ".py")]
         told(rank, "; ".join(f"import distlib.training.{name}" for name in names))
         told(
             rank,
@@ -641,7 +644,8 @@ def test_nothing_that_is_graded_is_shown() -> None:
 
 def test_every_module_inside_finds_those_it_imports() -> None:
     files = contents.library_files()
-    for path in set(files.values()) - {Path(distlib_backend.__file__)}:  # which finds a script's ranks elsewhere
+    modules = {path for path in files.values() if path.suffix == ".py"}
+    for path in modules - {Path(distlib_backend.__file__)}:  # which finds a script's ranks elsewhere
         for name in re.findall(r"^ *(?:from|import) (distlib[.\w]*)", path.read_text(), re.MULTILINE):
             module = name.replace(".", "/")
             assert f"{module}.py" in files or f"{module}/__init__.py" in files, f"{path} imports {name}"
