@@ -17,7 +17,7 @@ from distlib.authoring.cells import (
     nbgrader_metadata,
     text_of,
 )
-from distlib.classroom.self_check.hints import EXERCISES, hints_in
+from distlib.classroom.self_check.hints import all_hints
 
 NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -33,7 +33,7 @@ def notebook_from_text(text: str, filename: str, *, graded: bool) -> str:
     """
     parsed = jupytext.reads(text, fmt="py:percent")
     lines = _cell_lines(text, filename, len(parsed.cells))
-    cells, marked, hints = [], [], _hints_by_function(text)
+    cells, marked, hints = [], [], _hints_by_function(filename)
     for position, (cell, line) in enumerate(zip(parsed.cells, lines, strict=True)):
         try:
             metadata = nbgrader_metadata(cell)
@@ -79,10 +79,10 @@ def _clean_cell(cell: NotebookNode, metadata: dict[str, object] | None, position
     return make(cell.source, metadata=kept, id=cell_id)
 
 
-def _hints_by_function(text: str) -> dict[str, str]:
-    """By function, the folded hints of the exercise whose checks a text imports."""
-    folder = re.search(r"^from distlib\.exercises\.(\w+)", text, re.MULTILINE)
-    return {each.function: each.folded() for each in hints_in(EXERCISES / folder[1])} if folder else {}
+def _hints_by_function(filename: str) -> dict[str, str]:
+    """By function, the folded hints of the exercise that a file such as 02_all_reduce.py is."""
+    number = PurePath(filename).stem.partition("_")[0]
+    return {each.function: each.folded() for each in all_hints() if each.exercise == number}
 
 
 def _hint_cell(function: str, hints: dict[str, str]) -> NotebookNode:
