@@ -25,7 +25,7 @@ def lazy_names(package: str, file: str) -> tuple[Callable[[str], object], Callab
         AttributeError: there is no such name; names like it are given.
         ImportError: its module can't be imported; says so where a file next to the script has the name of a library.
     """
-    homes = _homes(Path(file).with_suffix(".pyi"))
+    homes = homes_in(Path(file).with_suffix(".pyi"))
 
     def get(name: str) -> object:
         if name not in homes:
@@ -47,8 +47,8 @@ def lazy_names(package: str, file: str) -> tuple[Callable[[str], object], Callab
     return get, lambda: sorted(homes), sorted(homes)
 
 
-def _homes(stub: Path) -> dict[str, str]:
-    """By name, the module that it is in or that it is, relative to the package."""
+def homes_in(stub: Path) -> dict[str, str]:
+    """By the names of a stub, the module that each is in, or that it is, relative to the package: ".ddp.checks"."""
     homes: dict[str, str] = {}
     for node in ast.parse(stub.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom):

@@ -46,6 +46,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import psutil
 import torch
 
 import distlib
@@ -56,6 +57,7 @@ from distlib.checks.task import Draw
 from distlib.checks.venues import simulated_only
 from distlib.frameworks.optional import QUIET
 from distlib.judge.remote.frameworks import FRAMEWORKS, frameworks_in
+from distlib.lazy_names import homes_in
 from tests.answer_files import ANSWERS, Answer, read_answers
 from tests.answer_verdicts import KINDS, Verdict, table
 from tests.drawn_cases import remember_cases
@@ -247,7 +249,7 @@ def judge_all(
 
     Args:
         folder: where solutions/ is.
-        seconds: after which an answer is given up, both test cells together. Most take a tenth of a second.
+        seconds: of the processor, after which an answer is given up, both test cells together. Most take a tenth.
         seed: for other inputs than those of the test cells' own seeds.
         tell: called with each as soon as it is judged.
         work: what the process of an answer does, in the place of `judge`.
@@ -330,13 +332,19 @@ class _Child:
         theirs.close()
 
     def is_late(self) -> bool:
-        """Whether its time is over."""
-        return time.monotonic() > self.start + self.seconds
+        """Whether it has computed for too long; or waited, and that ten times as long: a machine may be busy."""
+        try:
+            spent = psutil.Process(self.process.pid).cpu_times()
+        except psutil.Error:
+            return False  # it has ended, and its connection says so
+        return spent.user + spent.system > self.seconds or time.monotonic() > self.start + 10 * self.seconds
 
     def end(self) -> Judged:
         """What it has reported; if nothing, how it ended."""
         try:
-            problem = "" if self.connection.poll() else f"it did not end within {self.seconds:g} seconds"
+            problem = (
+                "" if self.connection.poll() else f"it did not end within {self.seconds:g} seconds of the processor"
+            )
             told = {} if problem else self.connection.recv()
         except EOFError:
             told, problem = {}, "its process ended in the middle"
@@ -481,7 +489,7 @@ def unheard_in(found: Sequence[Judged], folder: Path) -> list[str]:
         files = [file for path in exercises.__path__ for file in Path(path, room).glob("*.txt")]
         files = [file for file in files if file.name != "hints.txt"]  # opened by students, and told by no check
         silent += unheard(sorted(files), [text for name in sorted(names) for text in told[name]])
-    if rooms.keys() >= {module.name for module in pkgutil.iter_modules(exercises.__path__)}:
+    if rooms.keys() >= {module.name for module in pkgutil.iter_modules(exercises.__path__) if module.ispkg}:
         files = sorted(file for path in checks.__path__ for file in Path(path).rglob("*.txt"))
         silent += unheard(files, [text for texts in told.values() for text in texts])
     by_tests = heard_by_tests()
@@ -490,10 +498,14 @@ def unheard_in(found: Sequence[Judged], folder: Path) -> list[str]:
 
 def _importers(folder: Path) -> dict[str, set[str]]:
     """By package of `distlib.exercises`, the exercises whose cells import from it."""
+    homes = homes_in(Path(exercises.__path__[0], "__init__.pyi"))
     rooms = dict[str, set[str]]()
     for name in sorted(path.name for path in (folder / "solutions").glob("[0-9]*")):
-        for room in re.findall(r"distlib\.exercises\.(\w+)", "\n".join(cell.source for cell in cells_of(name, folder))):
-            rooms.setdefault(room, set()).add(name)
+        imports = [node for cell in cells_of(name, folder) for node in ast.walk(ast.parse(cell.source))]
+        for node in imports:
+            if isinstance(node, ast.ImportFrom) and node.module == exercises.__name__:
+                for each in node.names:
+                    rooms.setdefault(homes[each.name].split(".")[1], set()).add(name)
     return rooms
 
 
@@ -508,7 +520,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--compare", type=Path, help="show what has changed since this file was saved")
     parser.add_argument("--seed", type=int, help="draw the inputs from this seed, besides the test cells' own")
     parser.add_argument("--jobs", type=int, default=2, help="how many answers at a time")
-    parser.add_argument("--seconds", type=float, default=60, help="after which an answer is given up")
+    parser.add_argument("--seconds", type=float, default=60, help="of the processor, after which an answer is given up")
     return parser.parse_args(arguments)
 
 

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+from distlib.lazy_names import homes_in
 from tests.tools.source_trees import tree_of
 
 ROOT = Path(__file__).parents[1]
@@ -118,19 +119,10 @@ def _home(module: str, name: str) -> Path | None:
         if name and candidate.exists():
             return candidate
     if homes := _homes(folder / "__init__.pyi"):
-        return _home(homes[name][0], homes[name][1]) if name in homes else folder / "__init__.py"
+        return _home(f"{module}{homes[name]}", name) if name in homes else folder / "__init__.py"
     return next((path for path in (folder.with_suffix(".py"), folder / "__init__.py") if path.exists()), None)
 
 
 @cache
-def _homes(stub: Path) -> dict[str, tuple[str, str]]:
-    """By the names of a stub: the module that each is in, and its name there."""
-    if not stub.exists():
-        return {}
-    package = ".".join(stub.parent.relative_to(ROOT).parts)
-    found = [node for node in ast.parse(stub.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)]
-    return {
-        alias.name: (f"{package}.{node.module}", alias.name) if node.module else (f"{package}.{alias.name}", "")
-        for node in found
-        for alias in node.names
-    }
+def _homes(stub: Path) -> dict[str, str]:
+    return homes_in(stub) if stub.exists() else {}
