@@ -15,6 +15,7 @@ import nbformat
 import pytest
 
 from distlib.authoring.repository import name_repository
+from distlib.authoring.site import lesson_pages
 from distlib.authoring.site.glossary_page import glossary_page, read_words
 from distlib.authoring.site.lesson_pages import exercise_page, lesson_page
 from distlib.authoring.site.one_click import one_click_links, read_repository
@@ -103,6 +104,14 @@ def test_a_picture_with_sliders_is_shown_without_them_and_says_so() -> None:
 def test_of_a_widget_that_is_not_ours_its_text_is_left() -> None:
     (output,), _ = shown(widget("bar", "100%"))
     assert output["data"] == {"text/plain": "100%"}
+
+
+def test_a_question_stands_once_above_its_form() -> None:
+    ask = nbformat.v4.new_code_cell('guess_1 = predict("How many?")', id="a")
+    seen = nbformat.v4.new_output("display_data", {"text/html": "<form>How many?</form>"})
+    asked = nbformat.v4.new_code_cell('guess_1 = predict("How many?")', id="b", outputs=[seen])
+    run = nbformat.v4.new_code_cell("print(guess_1.compare(3))", id="c", outputs=[seen])
+    assert [lesson_pages._folding(cell) for cell in (ask, asked, run)] == [{}, {"tags": ["remove-input"]}, {}]
 
 
 def test_nobody_was_asked_for_a_prediction() -> None:

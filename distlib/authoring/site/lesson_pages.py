@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,8 +97,11 @@ def _page(notebook: Any, below_the_title: list[str]) -> NotebookPage:
 def _folding(cell: Any) -> dict[str, Any]:
     """The metadata of a code cell. Folded, it shows the comment that is its first line, and what it has drawn or said.
 
-    Of an answer nothing else is shown: its output says only that it has not run.
+    Of an answer nothing else is shown: its output says only that it has not run. The call that asks for a prediction is
+    not shown above its form, which has the same question.
     """
+    if cell.outputs and re.match(r"guess_\d+ = predict\(", cell.source):
+        return {"tags": ["remove-input"]}
     if FOLDED not in cell.metadata.get("tags", ()):
         return {}
     title = cell.source.partition("\n")[0].removeprefix("# ")
