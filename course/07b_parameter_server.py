@@ -1550,7 +1550,8 @@ assert best_known < with_backup < 0.6 and best_known < 0.45 and late < never == 
 #
 # - One rule, how far a worker may be ahead, makes training synchronous, bounded or asynchronous.
 # - Synchronous training waits for the slowest worker. Asynchronous training uses old weights.
-# - With N asynchronous workers, a gradient is on average at most N − 1 updates old.
+# - With N asynchronous workers, each pushing before it pulls again, a gradient is on average at most N − 1 updates
+#   old.
 # - Momentum makes old gradients more harmful: take a smaller rate.
 # - A worker whose gradients are always dropped teaches the model nothing.
 #

@@ -80,7 +80,7 @@ class PlainDDP(OneRankOnly, nn.Module):
         self.begun: list[tuple[torch.Tensor, Work]] = []  # flat gradients and handle of each bucket, in order
 
     def _on_gradient(self, parameter: nn.Parameter) -> None:
-        """Called by torch in the middle of the backward pass: the gradient of `parameter` is complete."""
+        """Called by torch during the backward pass: the gradient of `parameter` is complete."""
         for missing in self.missing:
             missing.discard(parameter)
         while len(self.begun) < len(self.buckets) and not self.missing[len(self.begun)]:

@@ -47,7 +47,7 @@ class GradientReducer:
         comm: of this rank.
         buckets: the same on every rank, in the order in which they are to be sent.
         sum_up: the all-reduce.
-        overlap: start a bucket as soon as it is full; otherwise all of them after the backward pass.
+        overlap: start a bucket as soon as it is complete; otherwise all of them after the backward pass.
         finite: look for infinite or NaN gradients.
         active: the ranks that the average is over.
     """
@@ -86,7 +86,7 @@ class GradientReducer:
             self._is_paused = before
 
     def _on_gradient(self, parameter: nn.Parameter) -> None:
-        """A parameter's gradient is complete: called by torch in the middle of the backward pass."""
+        """A parameter's gradient is complete: called by torch during the backward pass."""
         if self._is_paused:
             return
         if self._pass.begins():

@@ -87,8 +87,8 @@ class StepTimes:
     def hideable(self) -> float:
         """Seconds of communication that could be hidden at best, with these buckets and this backward pass.
 
-        The last bucket is full only when the backward pass is over, so a rank always waits for its communication. The
-        others can be hidden from the moment when the first one is full to the end of the backward pass.
+        The last bucket is complete only when the backward pass is over, so a rank always waits for its communication.
+        The others can be hidden from the moment when the first one is complete to the end of the backward pass.
         """
         communication, backward = self.of("communication"), self.of("backward")
         if len(communication) < 2 or not backward:
