@@ -37,6 +37,9 @@ PIXELS_PER_INCH = 100
 WIDTH = 900
 """Pictures are at most this wide, in CSS pixels: the width of a notebook's output on a small laptop."""
 
+NARROW = 460
+"""The narrow form of a game's picture, in CSS pixels: next to sliders on a screen of 1280 × 720 at 150 %."""
+
 NARROWEST = 740
 """Pictures are at least this wide, in CSS pixels: then their smallest text is 9 pixels high. Less room is scrolled."""
 
@@ -101,6 +104,12 @@ def format_number(value: float) -> str:
 def format_bytes(nbytes: float) -> str:
     """A number of bytes with its unit: "768 B", "1.5 KiB", "16 MiB"."""
     unit, factor = _largest_unit(nbytes, ("B", "KiB", "MiB", "GiB", "TiB"), BYTE_UNITS)
+    return f"{format_number(float(f'{nbytes / factor:.4g}'))} {unit}"
+
+
+def format_decimal_bytes(nbytes: float) -> str:
+    """The same in powers of ten, as memory is counted in lessons: "1.5 kB", "16 MB", "80 GB"."""
+    unit, factor = _largest_unit(nbytes, ("B", "kB", "MB", "GB", "TB"), BYTE_UNITS)
     return f"{format_number(float(f'{nbytes / factor:.4g}'))} {unit}"
 
 

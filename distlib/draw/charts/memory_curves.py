@@ -37,7 +37,7 @@ from distlib.draw.style import (
     VERMILLION,
     WIDTH,
     drawing_style,
-    format_bytes,
+    format_decimal_bytes,
     points,
 )
 from distlib.training.zero import Sample
@@ -85,7 +85,7 @@ def _draw(accounts: Mapping[str, Sequence[Sample]], title: str, subtitle: str, l
     ceiling = 1.06 * max(largest, limit or 0)
     for number, (name, samples) in enumerate(accounts.items()):
         left = _LEFT + number * (width + _GAP)
-        said = f"{name}: at most {format_bytes(_peak(samples))}"
+        said = f"{name}: at most {format_decimal_bytes(_peak(samples))}"
         size = points(fitting_size(said, BODY, width))
         canvas.text(left, top + _HEADING - 12, said, size=size, weight="bold", color=INK)
         axes = add_axes(figure, left, top + _HEADING, width, _HEIGHT)
@@ -104,11 +104,10 @@ def _peak(samples: Sequence[Sample]) -> int:
 
 def _label_bytes(axes: Axes, largest: float, with_labels: bool) -> None:
     """Round numbers of bytes, about four of them."""
-    step = 1.0
-    while largest / step > 5:
-        step *= 2
+    steps = (factor * 10.0**power for power in range(16) for factor in (1, 2, 5))
+    step = next(step for step in steps if largest / step <= 5)
     ticks = [number * step for number in range(int(largest / step) + 1)]
-    axes.set_yticks(ticks, [format_bytes(tick) if with_labels else "" for tick in ticks])
+    axes.set_yticks(ticks, [format_decimal_bytes(tick) if with_labels else "" for tick in ticks])
     axes.tick_params(axis="y", labelsize=points(SMALL))
 
 
@@ -148,9 +147,9 @@ def _alt(accounts: Mapping[str, Sequence[Sample]], title: str, limit: float | No
     told = []
     for name, samples in accounts.items():
         peak = max(samples, key=lambda sample: sample.total)
-        parts = ", ".join(f"{kind} {format_bytes(nbytes)}" for kind, nbytes in peak.bytes.items())
-        told.append(f"{name}: at most {format_bytes(peak.total)}, in the phase {peak.phase}: {parts}.")
-    allowed = f" Allowed are {format_bytes(limit)}." if limit is not None else ""
+        parts = ", ".join(f"{kind} {format_decimal_bytes(nbytes)}" for kind, nbytes in peak.bytes.items())
+        told.append(f"{name}: at most {format_decimal_bytes(peak.total)}, in the phase {peak.phase}: {parts}.")
+    allowed = f" Allowed are {format_decimal_bytes(limit)}." if limit is not None else ""
     most = max(sample.total for samples in accounts.values() for sample in samples)
     over = " More than is allowed." if limit is not None and most > limit else ""
     return " ".join([f"{title}. Bytes alive during a step.", *told]) + allowed + over
