@@ -916,36 +916,35 @@ assert by_ranks[8]["stage 3"] < 0.55 * by_ranks[4]["stage 3"]
 # within this limit: choose the stage, the blocks per unit and the number of microbatches. At stage 3 you also choose
 # `prefetch`, and `reshard`: whether a unit is freed after its forward pass.
 #
-# With **activation checkpointing** a block keeps only its input, and recomputes its activations in the backward pass;
-# `checkpointed` says how many blocks do so. Par gives ten points, and a swing above the limit gives none. Your best
-# swings are kept in `work/my_games.json`, and only there.
+# With **activation checkpointing** a block keeps only its input, and recomputes its activations in the backward pass.
+# The slider says how many blocks do so. **Par** is a good time for the hole and gives ten points. Each 2 % above par
+# costs a point, each 2 % below par gives one, and a step above the limit gives none. Your best swings are kept in
+# `work/my_games.json`, and only there.
 
 # %%
-from distlib.games import memory_golf, swing
+from distlib.games import memory_golf, play_golf, swing
 
-for hole in memory_golf.HOLES:
-    print(hole)
-
-# %%
-swings = [swing(1, stage=1, blocks_per_unit=2, checkpointed=0, microbatches=1)]
-print(swings[-1])
-memory_over_time(
-    {"rank 0": swings[-1].samples},
-    title=f"Hole {swings[-1].hole.number}, {swings[-1].hole.name}",
-    limit=swings[-1].hole.limit,
-)
+print(memory_golf.hole_of(1))
+play_golf(1)
 
 # %% [markdown]
-# **Try it.** Change the choice, and go on to the other holes. Which kind of bytes is highest in the picture, and when?
-# Before each swing say whether memory or time will change, and in which direction.
+# **Try it.** Find a step that fits. Which kind of bytes is highest in the picture, and when? Before each move say
+# whether memory or time will change, and in which direction. Then go on to the other holes: there are five.
 
-# %%
-swings.append(swing(2, stage=3, checkpointed=16))  # change this, again and again
+# %% tags=["folded"]
+# The same game in code, and the other holes
+for hole in memory_golf.HOLES:
+    print(hole)
+swings = [swing(2, stage=3, checkpointed=16)]  # change this, again and again
 print(swings[-1])
 print(memory_golf.score_card(swings))
 
+# %% [markdown]
+# Par checkpoints none, a quarter, a half, three quarters or all of the blocks. So par can be beaten at every hole:
+# count how many blocks have to be checkpointed so that the step just fits.
+
 # %% tags=["folded"]
-# One way to do it
+# Par at every hole
 for hole in memory_golf.HOLES:
     swings.append(memory_golf.swing(hole.number, **vars(hole.par)))
     print(f"{hole.number}: {hole.par}")

@@ -8,6 +8,7 @@
     race                     which all-reduce is the fastest by the model, over message sizes or ranks
     explore_race             the same with sliders
     play_cluster             a game: lay out a model on a cluster, with sliders
+    play_golf                a game: train in the memory that there is, with sliders
     speed_up                 how many times faster several ranks are than one
     predicted_and_measured   the model against the machine
     stages_on_ranks          which rank of a pipeline has which stages, and where messages cross

@@ -42,6 +42,7 @@ from .chunks.chunk_history import watch_chunks as watch_chunks
 from .picture import Picture as Picture
 from .players.cluster_board import play_cluster as play_cluster
 from .players.explorer import explore_race as explore_race
+from .players.golf_board import play_golf as play_golf
 from .players.player import play_chunks as play_chunks
 from .players.player import play_pipeline as play_pipeline
 from .players.player import play_timeline as play_timeline

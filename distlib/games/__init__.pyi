@@ -15,6 +15,9 @@ from .in_lessons import (
     play_cluster as play_cluster,
 )
 from .in_lessons import (
+    play_golf as play_golf,
+)
+from .in_lessons import (
     puzzle as puzzle,
 )
 from .in_lessons import (

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from distlib.draw.players.memory_scene import memory_scene
+from distlib.draw.players.golf_scene import golf_scene
 from distlib.draw.players.scene import Scene
 from distlib.games.choice_values import check_names, whole, yes_or_no
 from distlib.games.course_game import ChoiceError, Choices, CourseGame
-from distlib.training.zero.memory_golf import HOLES, StepChoice, Swing, hole_of, swing
-
-_MOST_PASSES = 1_024  # of units in a step: a replay of them takes some seconds, and par has at most 384
+from distlib.training.zero.memory_golf import HOLES, MOST_PASSES, StepChoice, Swing, hole_of, swing
 
 
 class GolfGame(CourseGame[Swing]):
@@ -28,8 +26,8 @@ class GolfGame(CourseGame[Swing]):
         per_unit = whole(choices, "blocks_per_unit", 1, hole.blocks)
         microbatches = whole(choices, "microbatches", 1, hole.tokens)
         passes = microbatches * -(-hole.blocks // per_unit)
-        if passes > _MOST_PASSES:
-            raise ChoiceError(f"microbatches × units: at most {_MOST_PASSES:,} are replayed, got {passes:,}")
+        if passes > MOST_PASSES:
+            raise ChoiceError(f"microbatches × units: at most {MOST_PASSES:,} are replayed, got {passes:,}")
         return swing(
             level,
             stage=whole(choices, "stage", 0, 3),
@@ -47,31 +45,22 @@ class GolfGame(CourseGame[Swing]):
 
     def measured(self, result: Swing) -> float | None:
         """Milliseconds; None above the limit."""
-        return None if result.peak.total > result.hole.limit else 1e3 * result.seconds
+        return None if result.missing > 0 else 1e3 * result.seconds
 
     def scene(self, result: Swing) -> Scene:
-        """What is alive in the course of the step."""
-        hole, choice = result.hole, result.choice
-        title = f"Hole {hole.number}, {hole.name}: {1e3 * result.seconds:,.1f} ms"
-        flags = [name for name in ("prefetch", "reshard") if choice.stage == 3 and getattr(choice, name)]
-        chosen = ", ".join(
-            [
-                f"stage {choice.stage}",
-                f"blocks per unit: {choice.blocks_per_unit}",
-                f"checkpointed: {choice.checkpointed}",
-                f"microbatches: {choice.microbatches}",
-                *flags,
-            ]
-        )
-        return memory_scene([dict(sample.bytes) for sample in result.samples], hole.limit, title, chosen)
+        """What is alive in the course of the step, and its time."""
+        return golf_scene(result)
 
     def par(self, level: int) -> float:
         """The milliseconds of par."""
         return round(1e3 * hole_of(level).par_seconds, self.digits)
 
     def record(self, level: int) -> dict[str, Any]:
-        """Par: the best choice that is known."""
-        return asdict(hole_of(level).par)
+        """Par with as few blocks checkpointed as the limit allows."""
+        return {**asdict(hole_of(level).par), "checkpointed": _FEWEST[level]}
+
+
+_FEWEST = {1: 9, 2: 14, 3: 21, 4: 21, 5: 35}
 
 
 GAME = GolfGame()

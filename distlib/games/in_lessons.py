@@ -7,7 +7,9 @@ itself, where authors work, nothing is kept.
     fill          lesson 09, `schedules.puzzle`
     lay_out       lesson 12, `strategy.cluster_game`; play_cluster: the same with sliders
     race          lesson 07b, `server_race`
-    swing         lesson 11, `zero.memory_golf`
+    swing         lesson 11, `zero.memory_golf`; play_golf: the same with sliders
+
+What the rules do not allow ends in one sentence, `NotPlayed`, without the lines of this package that have found it out.
 """
 
 from __future__ import annotations
@@ -30,8 +32,10 @@ from distlib.training.zero import memory_golf
 
 if TYPE_CHECKING:
     from distlib.draw.players.cluster_board import ClusterBoard
+    from distlib.draw.players.golf_board import GolfBoard
 
 __all__ = [
+    "NotPlayed",
     "cluster_game",
     "fill",
     "keep_play",
@@ -39,6 +43,7 @@ __all__ = [
     "lay_out",
     "memory_golf",
     "play_cluster",
+    "play_golf",
     "puzzle",
     "race",
     "swing",
@@ -46,6 +51,14 @@ __all__ = [
 
 Given = ParamSpec("Given")
 Got = TypeVar("Got")
+
+
+class NotPlayed(ValueError):
+    """A choice that the rules do not allow. A notebook shows its sentence only."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows instead of the stack, which would be lines of this package."""
+        return f"This can't be played: {self}".splitlines()
 
 
 def keep_play(result: object, by: str) -> None:
@@ -80,12 +93,20 @@ def _best_play(game: CourseGame[Any], result: object, by: str) -> BestPlay | Non
     )
 
 
+def _or_not_played(play: Callable[Given, Got], *args: Given.args, **kwargs: Given.kwargs) -> Got:
+    """Raises NotPlayed where the rules do not allow it."""
+    try:
+        return play(*args, **kwargs)
+    except ValueError as error:
+        raise NotPlayed(str(error)) from None
+
+
 def keeping(play: Callable[Given, Got]) -> Callable[Given, Got]:
-    """A function of a game that keeps what it gives, if the student has chosen it."""
+    """A function of a game that keeps what it gives, if the student has chosen it, and refuses in one sentence."""
 
     @wraps(play)
     def kept(*args: Given.args, **kwargs: Given.kwargs) -> Got:
-        result = play(*args, **kwargs)
+        result = _or_not_played(play, *args, **kwargs)
         if not is_given(sys._getframe(1)):
             keep_play(result, BY_CELL)
         return result
@@ -107,4 +128,15 @@ def play_cluster(number: int) -> ClusterBoard:
     """
     from distlib.draw.players.cluster_board import ClusterBoard  # takes the widgets along
 
-    return ClusterBoard(cluster_game.cluster_level(number), partial(keep_play, by=BY_WIDGET))
+    return ClusterBoard(_or_not_played(cluster_game.cluster_level, number), partial(keep_play, by=BY_WIDGET))
+
+
+def play_golf(number: int) -> GolfBoard:
+    """As `distlib.draw.play_golf`: sliders for a hole of memory golf, from 1 on. Every swing is kept as a play.
+
+    Raises:
+        ValueError: there is no such hole.
+    """
+    from distlib.draw.players.golf_board import GolfBoard  # takes the widgets along
+
+    return GolfBoard(_or_not_played(memory_golf.hole_of, number), partial(keep_play, by=BY_WIDGET))

@@ -31,6 +31,13 @@ FILE = "my_games.json"
 FORMAT = 1
 MOST_BYTES = 1 << 20
 _MOST_EARLIER = 50
+
+_REPLACED = {("golf", name) for name in ("the states", "long texts", "a slow network", "little room", "everything")}
+"""Levels of earlier versions. Their choices and seconds say nothing about the level that has their number now."""
+
+EARLIER = "earlier "
+"""In front of the name of a game whose level was replaced: the play is kept, and compared with no other."""
+
 _ABOUT = (
     "Your best play of each game and level, kept by the lessons of the course. Nothing sends this file. "
     "To see it: distlib board. Whoever gets your choices plays them again: scores count for you alone."
@@ -102,7 +109,8 @@ class MyGames:
         best: dict[tuple[str, int], BestPlay] = {}
         for play in self.plays:
             level = play.game, play.level
-            if play.choices and (level not in best or play.beats(best[level])):
+            is_earlier = play.game.startswith(EARLIER)
+            if play.choices and not is_earlier and (level not in best or play.beats(best[level])):
                 best[level] = play
         return tuple(best.values())
 
@@ -181,6 +189,8 @@ def _play_in(data: dict[str, Any]) -> BestPlay:
     earlier = tuple((at, score) for at, score in data["earlier"])
     known = {name: data[name] for name in BestPlay.__dataclass_fields__ if name not in ("earlier", "by")}
     play = BestPlay(**known, earlier=earlier, by=data.get("by", ""))
+    if (play.game, play.level_name) in _REPLACED:
+        play = replace(play, game=f"{EARLIER}{play.game}", title=f"{play.title}, earlier levels")
     texts = (play.game, play.title, play.lesson, play.level_name, play.unit, play.at, play.by)
     numbers = (play.level, play.score, play.par, *(score for _, score in earlier))
     if not all(isinstance(each, str) for each in texts) or not isinstance(play.choices, dict):

@@ -12,6 +12,7 @@ from distlib.draw.players.cluster_board import ClusterBoard
 from distlib.draw.players.cluster_scene import cluster_scene
 from distlib.draw.players.scene import Scene
 from distlib.draw.players.still import still_svg
+from distlib.draw.style import NARROW, WIDTH
 from distlib.training.strategy.cluster_game import LEVELS, lay_out, play_layout, score_card
 
 
@@ -88,17 +89,17 @@ def test_of_two_moves_at_once_the_last_picture_shows_both(monkeypatch: pytest.Mo
     """The second one comes, on another thread, when the first picture is complete but not yet shown."""
     board, lock = play_cluster(2), Doorbell()
     monkeypatch.setattr(board, "_drawing", lock)
-    draw = board.scene
+    draw = board.scenes
     other_move = threading.Thread(target=set_to, args=(board,), kwargs={"pp": 2})
 
-    def scene_of_the_first() -> Scene:
-        monkeypatch.setattr(board, "scene", draw)
-        scene = draw()
+    def scenes_of_the_first() -> tuple[Scene, Scene]:
+        monkeypatch.setattr(board, "scenes", draw)
+        scenes = draw()
         other_move.start()
         assert lock.rung.wait(100)
-        return scene
+        return scenes
 
-    monkeypatch.setattr(board, "scene", scene_of_the_first)
+    monkeypatch.setattr(board, "scenes", scenes_of_the_first)
     set_to(board, tp=8)
     other_move.join()
     assert board.widget.scene["steps"][0]["warning"] == "pp 2 × tp 8 does not divide the 8 ranks"
@@ -116,9 +117,11 @@ def test_ranks_links_limit_and_par_are_in_the_picture() -> None:
     assert len(scene.steps[0].details) == 8
 
 
+@pytest.mark.parametrize("width", [WIDTH, NARROW])
 @pytest.mark.parametrize("layout", [{"dp": 4}, {"pp": 4, "microbatches": 16}, {"tp": 4}])
-def test_everything_is_inside_the_picture(layout: dict[str, int]) -> None:
-    scene = cluster_scene(lay_out(3, **layout))  # type: ignore[arg-type]
+def test_everything_is_inside_the_picture(layout: dict[str, int], width: int) -> None:
+    scene = cluster_scene(lay_out(3, **layout), width)  # type: ignore[arg-type]
+    assert scene.width == width
     for shape in scene.shapes:
         if shape.tag in ("rect", "text"):
             assert 0 <= float(shape.attributes["x"]) <= scene.width

@@ -87,6 +87,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "placements": lambda: draw.placements({"by rows": {"W": cut_array((4, 6), 2)}}, title="Pieces"),
     "play_chunks": lambda: draw.play_chunks(draw.watch_chunks(WORLD, ring_all_reduce)),
     "play_cluster": lambda: draw.play_cluster(2),
+    "play_golf": lambda: draw.play_golf(1),
     "play_pipeline": lambda: draw.play_pipeline(TIMED),
     "play_timeline": lambda: draw.play_timeline(TRACE),
     "predict": lambda: draw.predict("How many bytes does rank 0 send?", unit="B"),
@@ -150,7 +151,7 @@ def test_what_is_shown_is_described(name: str, outputs: Outputs) -> None:
     pictures = [words for data, _ in outputs for words in descriptions(data)]
     widgets = [widget for _, widget in outputs if widget is not None]
     assert pictures or name == "predict", "a widget leaves a picture for a page without it"
-    players = ("explore_race", "play_chunks", "play_cluster", "play_pipeline", "play_timeline", "predict")
+    players = ("explore_race", "play_chunks", "play_cluster", "play_golf", "play_pipeline", "play_timeline", "predict")
     assert len(widgets) == (name in players)
 
 

@@ -34,12 +34,13 @@ CELLS = (
     "play_pipeline(time_schedule(one_forward_one_backward(4, 8)))",
     "explore_race()",
     "play_cluster(2)",
+    "play_golf(1)",
     "number = predict('How many bytes?', unit='B')",
     "choice = predict('Which is fastest?', choices=['master', 'ring', 'tree'])",
     "order = predict('Order them, fastest first.', order=['master', 'ring', 'tree'])",
     "timeline(world.trace)",
 )
-PLAYERS = 6
+PLAYERS = 7
 ROOMS = {"100 %": (1280, 720), "150 %": (853, 480)}
 """CSS pixels of a screen of 1280 × 720."""
 
@@ -93,6 +94,29 @@ def test_nothing_is_small_pale_or_cut(page: Page, theme: Literal["light", "dark"
             for player in page.locator(".distlib-player[tabindex]").all():
                 player.press(key)
             assert faults(page) == [], (width, key)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_sliders_and_picture_of_a_game_are_on_one_screen(page: Page, room: str) -> None:
+    """At 150 % when the list of files is folded away, which leaves the notebook the screen."""
+    page.set_viewport_size(dict(zip(("width", "height"), ROOMS[room], strict=True)))  # type: ignore[arg-type]
+    if room == "150 %":
+        page.keyboard.press("Control+b")
+        page.locator(".jp-FileBrowser").wait_for(state="hidden")
+    for board in page.locator(".distlib-board.distlib-at-left").all():
+        page.wait_for_function(_ON_ONE_SCREEN, arg=board.element_handle())
+    if room == "150 %":
+        page.keyboard.press("Control+b")
+        page.locator(".jp-FileBrowser").wait_for()
+
+
+_ON_ONE_SCREEN = """(board) => {
+  const parts = [...board.querySelectorAll(".distlib-slider, svg")].map((one) => one.getBoundingClientRect());
+  const height = Math.max(...parts.map((one) => one.bottom)) - Math.min(...parts.map((one) => one.top));
+  const picture = board.querySelector(".distlib-picture");
+  const room = board.closest(".jp-NotebookPanel-notebook").clientHeight;
+  return height <= room && picture.scrollWidth <= picture.clientWidth;
+}"""
 
 
 def test_with_little_room_the_step_and_the_names_of_lanes_stay_in_sight(page: Page) -> None:

@@ -186,7 +186,7 @@ def moves_a_slider(page: Page, race: Locator) -> None:
 
 def lays_out_a_cluster(page: Page, board: Locator) -> None:
     """Each move is seen in the slider's words, and then on the board, before the next one is made."""
-    shared, stages = "ranks that share a layer (tp)", "stages of the pipeline (pp)"
+    shared, stages = "ranks sharing a layer (tp)", "pipeline stages (pp)"
     for ranks in (2, 4, 8):
         moves_right(page, shared, f"{ranks} ranks")
         board.locator(f'svg[aria-label*="dp {8 // ranks} × pp 1 × tp {ranks}"]').wait_for()

@@ -152,5 +152,5 @@ def test_equal_choices_are_played_once_and_a_large_replay_ends() -> None:
 def test_too_much_work_is_refused_before_it_begins() -> None:
     choices = {**all_games()["golf"].record(3), "microbatches": 131_072}
     assert replay_here(HandedPlay("golf", 3, json.dumps(choices))).problem == (
-        "microbatches × units: at most 1,024 are replayed, got 3,145,728"
+        "microbatches × units: at most 1,024 are replayed, got 1,572,864"
     )

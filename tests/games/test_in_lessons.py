@@ -1,11 +1,12 @@
 """The games as lessons call them: what a student plays is kept where the student works, and nowhere else."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from distlib.games.game_list import all_games
-from distlib.games.in_lessons import fill, lay_out, play_cluster, swing
+from distlib.games.in_lessons import NotPlayed, fill, lay_out, play_cluster, play_golf, swing
 from distlib.games.my_games import FILE, best_plays, games_folder
 from distlib.training.schedules import puzzle
 
@@ -32,12 +33,12 @@ def test_a_play_gives_the_same_and_is_kept(work: Path) -> None:
 
 
 def test_the_best_of_each_game_and_level_is_kept(work: Path) -> None:
-    swing(1, stage=3)
-    swing(1, stage=3, reshard=False)
+    swing(1, stage=3, checkpointed=20)
+    swing(1, stage=3, checkpointed=16)
     lay_out(5, dp=2, tp=2)
     lay_out(5, pp=2, tp=2, microbatches=16, layers=(6, 3))
     found = {(each.game, each.level): each.choices for each in best_plays(work)}
-    assert found["golf", 1]["reshard"] is False
+    assert found["golf", 1]["checkpointed"] == 16
     assert found["layout", 5]["layers"] == [6, 3]
 
 
@@ -83,3 +84,28 @@ def test_a_torn_file_is_named_in_the_lesson(work: Path, capsys: pytest.CaptureFi
     fill(1, ROWS)
     assert "my_games.json is torn" in capsys.readouterr().out
     assert best_plays(work)[0].score == 23
+
+
+def test_swings_of_sliders_are_kept(work: Path) -> None:
+    board = play_golf(1)
+    assert not (work / FILE).exists(), "nobody has moved anything"
+    board.sliders["stage"].value = 3
+    board.sliders["checkpointed"].value = 24
+    (kept,) = best_plays(work)
+    assert (kept.game, kept.level, kept.by) == ("golf", 1, "widget")
+
+
+@pytest.mark.parametrize(
+    ("play", "sentence"),
+    [
+        (lambda: swing(6), "This can't be played: expected a hole from 1 to 5, got 6"),
+        (lambda: swing(1, stage=5), "This can't be played: expected a stage from 0 to 3, got 5"),
+        (lambda: play_golf(0), "This can't be played: expected a hole from 1 to 5, got 0"),
+        (lambda: play_cluster(9), "This can't be played: expected a level from 1 to 5, got 9"),
+    ],
+)
+def test_what_cannot_be_played_is_one_sentence_in_a_notebook(play: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(NotPlayed) as caught:
+        play()
+    assert caught.value._render_traceback_() == [sentence]
+    assert isinstance(caught.value, ValueError) and caught.value.__suppress_context__

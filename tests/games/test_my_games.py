@@ -4,17 +4,18 @@ import json
 import os
 import stat
 import threading
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
+from distlib.classroom.board.own_board import own_board
 from distlib.games import BestPlay, PlaysUnreadable, best_plays
 from distlib.games.my_games import FILE, keep_best, keep_pseudonym, read_games
 
 AT = "2026-11-27T13:20:00+00:00"
 GRID = BestPlay("grid", "Fill the grid", "09_pipeline", 1, "GPipe", 18, "points", False, 20, AT, {"rows": ["F0", "B0"]})
-GOLF = BestPlay("golf", "Memory golf", "11_zero", 2, "long texts", 900.5, "ms", True, 841.0, AT, {"stage": 3})
+GOLF = BestPlay("golf", "Memory golf", "11_zero", 2, "long documents", 900.5, "ms", True, 841.0, AT, {"stage": 3})
 
 
 def test_the_best_play_of_each_level_is_kept(tmp_path: Path) -> None:
@@ -133,3 +134,16 @@ def test_nothing_is_written_when_nothing_is_better(tmp_path: Path) -> None:
     after = (tmp_path / FILE).stat()
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
     assert stat.S_ISREG(after.st_mode) and json.loads((tmp_path / FILE).read_text())["plays"][0]["score"] == 18
+
+
+def test_plays_of_a_replaced_level_are_kept_and_compared_with_no_other(tmp_path: Path) -> None:
+    """Hole 2 was easier once: its seconds are not those of today's hole 2."""
+    old = replace(GOLF, level_name="long texts", score=500.0)
+    text = json.dumps({"format": 1, "about": "", "pseudonym": None, "plays": [asdict(old)]})
+    (tmp_path / FILE).write_text(text)
+    keep_best(tmp_path, [GOLF])
+    found = {(play.game, play.level_name): play.score for play in best_plays(tmp_path)}
+    assert found == {("golf", "long documents"): 900.5, ("earlier golf", "long texts"): 500.0}
+    assert [play.level_name for play in read_games(tmp_path).to_play_again] == ["long documents"]
+    assert read_games(tmp_path) == read_games(tmp_path), "read again, it is the same"
+    assert "Memory golf, earlier levels" in own_board(read_games(tmp_path))

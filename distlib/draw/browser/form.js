@@ -30,6 +30,8 @@ class Form {
     this.model.on("change:answered", this.draw);
     this.lose = this.lose.bind(this);
     this.model.on("comm_live_update", this.lose);
+    this.kernel = this.model.widget_manager?.kernel;
+    this.kernel?.disposed?.connect(this.lose); // it was shut down, which no model is told
     this.root.addEventListener("submit", (event) => {
       event.preventDefault();
       this.commit();
@@ -44,6 +46,7 @@ class Form {
     window.removeEventListener("keydown", this.onKey, true);
     this.model.off("change:answered", this.draw);
     this.model.off("comm_live_update", this.lose);
+    this.kernel?.disposed?.disconnect(this.lose);
   }
 
   // A model that was alive when it was drawn has this event once, when its kernel is gone or was restarted.

@@ -3,6 +3,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const PLAYED_IN = 20000; // milliseconds that a run takes from start to end, if its steps are neither too fast nor too slow
+const LEGIBLE = 9 / 11; // a narrow scene is shown as small as this: then its smallest text is 9 pixels high
 const NARROWEST = 740; // CSS pixels: with less room the picture is scrolled, so that its text stays legible
 const MOST_LINES = 8; // of the list below the picture; the rest is scrolled
 const GAP = 10; // CSS pixels between a thing and its tip
@@ -28,7 +29,7 @@ class Player {
     this.listen();
     this.build();
     el.append(this.root);
-    this.room = new ResizeObserver(() => this.follow());
+    this.room = new ResizeObserver(() => this.fit());
     this.room.observe(this.root);
   }
 
@@ -51,7 +52,7 @@ class Player {
   // ── building ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
   build() {
-    this.scene = this.model.get("scene");
+    this.scene = this.suits(this.root.clientWidth);
     this.last = this.scene.steps.length - 1;
     this.untouched = true;
     this.root.setAttribute("aria-label", this.scene.title);
@@ -77,10 +78,22 @@ class Player {
     this.draw();
   }
 
+  // The scene for so many pixels. Some have a narrow form, which is legible next to sliders.
+  suits(room) {
+    const [wide, narrow] = [this.model.get("scene"), this.model.get("narrow")];
+    return narrow.shapes && room > 0 && room < NARROWEST ? narrow : wide;
+  }
+
+  fit() {
+    if (this.suits(this.root.clientWidth) !== this.scene) this.build();
+    this.follow();
+  }
+
   buildPicture() {
     const { width, height, shapes } = this.scene;
     const svg = makeSVG("svg", { viewBox: `0 0 ${width} ${height}`, width, role: "img" });
-    svg.style.minWidth = `${Math.min(NARROWEST, width)}px`;
+    const isNarrow = this.scene === this.model.get("narrow");
+    svg.style.minWidth = `${isNarrow ? width * LEGIBLE : Math.min(NARROWEST, width)}px`;
     this.patterns = svg.appendChild(makeSVG("defs", {}));
     this.shapes = shapes.map((shape) => this.buildShape(shape));
     this.stuck = shapes.flatMap(({ sticks }, index) => (sticks ? this.shapes[index].elements : []));

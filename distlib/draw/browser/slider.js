@@ -2,49 +2,71 @@
 // Both are the browser's own, so that keys and screen readers know them; the words of a value are read, not its place.
 // Without its kernel nothing would follow a move: then it can't be moved, and says what to do (the first one of several).
 
+const PATIENCE = 3000; // milliseconds until the page says what it means that the kernel has not answered
+const SILENT = "No answer from the kernel yet. If it is busy, this is played when it is free. Else run this cell again.";
 const GONE = "Not connected to the kernel any more: to go on, run this cell again.";
 
 export default {
   render({ model, el }) {
     const [label, words] = [model.get("label"), model.get("words")];
-    const root = model.get("kind") === "choice" ? choice(model, label, words) : slider(model, label, words);
+    const busy = make("span", { class: "distlib-busy", role: "status" });
+    let timer = null;
+    const choose = (index) => {
+      model.set("index", index);
+      model.save_changes();
+      clearTimeout(timer);
+      timer = setTimeout(() => (busy.textContent = model.get("heard") === index ? "" : SILENT), PATIENCE);
+    };
+    const hear = () => (busy.textContent = "");
+    const root = model.get("kind") === "choice" ? choice(choose, label, words) : slider(choose, label, words);
+    const show = () => root.show(model.get("index"));
     const note = make("p", { class: "distlib-gone", role: "status" });
+    root.element.append(busy);
     el.append(note, root.element);
-    model.on("change:index", root.show);
-    root.show();
+    el.classList.add("distlib-slot");
+    model.on("change:index", show);
+    model.on("change:heard", hear);
+    show();
     const release = keepKeys(root.element);
     // A model that was alive when it was drawn has this event once, when its kernel is gone or was restarted.
     const lose = () => {
+      clearTimeout(timer);
+      hear();
       root.element.querySelectorAll("input").forEach((input) => (input.disabled = true));
       root.element.classList.add("distlib-lost");
       note.textContent = GONE;
     };
     model.on("comm_live_update", lose);
+    const kernel = model.widget_manager?.kernel;
+    kernel?.disposed?.connect(lose); // it was shut down, which no model is told
     return () => {
+      clearTimeout(timer);
       release();
       model.off("comm_live_update", lose);
-      model.off("change:index", root.show);
+      kernel?.disposed?.disconnect(lose);
+      model.off("change:index", show);
+      model.off("change:heard", hear);
     };
   },
 };
 
-function slider(model, label, words) {
+function slider(choose, label, words) {
   const element = make("label", { class: "distlib-slider" });
   const input = make("input", { type: "range", min: 0, max: words.length - 1, step: 1, "aria-label": label });
   const value = make("span", { class: "distlib-value", "aria-hidden": "true" });
   const name = make("span", {});
   name.textContent = label;
   element.append(name, input, value);
-  input.addEventListener("input", () => choose(model, Number(input.value)));
-  const show = () => {
-    input.value = model.get("index");
-    value.textContent = words[model.get("index")];
+  input.addEventListener("input", () => choose(Number(input.value)));
+  const show = (index) => {
+    input.value = index;
+    value.textContent = words[index];
     input.setAttribute("aria-valuetext", value.textContent);
   };
   return { element, show };
 }
 
-function choice(model, label, words) {
+function choice(choose, label, words) {
   const element = make("fieldset", { class: "distlib-slider" });
   // Each widget loads this module anew, so there is nothing here that could count them.
   const group = `distlib-choice-${Math.random().toString(36).slice(2)}`;
@@ -56,16 +78,11 @@ function choice(model, label, words) {
     ...inputs.map((input, index) => {
       const one = make("label", {});
       one.append(input, words[index]);
-      input.addEventListener("change", () => choose(model, index));
+      input.addEventListener("change", () => choose(index));
       return one;
     }),
   );
-  return { element, show: () => inputs.forEach((input, index) => (input.checked = index === model.get("index"))) };
-}
-
-function choose(model, index) {
-  model.set("index", index);
-  model.save_changes();
+  return { element, show: (chosen) => inputs.forEach((input, index) => (input.checked = index === chosen)) };
 }
 
 // Plain keys stay in here: for JupyterLab X cuts the cell, D D deletes it. Ctrl+S, Shift+Enter, … remain JupyterLab's,

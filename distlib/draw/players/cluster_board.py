@@ -8,7 +8,7 @@ from distlib.draw.players.cluster_scene import cluster_scene, refused_scene
 from distlib.draw.players.scene import Scene
 from distlib.draw.players.slider import Slider
 from distlib.draw.players.slider_board import SliderBoard
-from distlib.draw.style import count
+from distlib.draw.style import NARROW, WIDTH, count
 from distlib.training.strategy.cluster_game import ClusterLevel, LaidOut, cluster_level, play_layout
 from distlib.training.strategy.parallel_layout import RECOMPUTE, STAGES, ParallelLayout, layers_by_stage
 
@@ -32,7 +32,7 @@ class ClusterBoard(SliderBoard):
 
     def __init__(self, level: ClusterLevel, played: Callable[[LaidOut], None] | None = None) -> None:
         self.level, self.attempts, self._played = level, list[LaidOut](), played
-        super().__init__(_layout_sliders(level))
+        super().__init__(_layout_sliders(level), at_left=True)
 
     def layout(self) -> ParallelLayout:
         """The layout at the sliders' present values.
@@ -51,16 +51,16 @@ class ClusterBoard(SliderBoard):
         dp = ranks // (chosen["pp"] * chosen["tp"])
         return ParallelLayout(dp, layers=tuple(layers) if layers else None, **chosen)
 
-    def scene(self) -> Scene:
-        """The picture of that layout, played; or why it can't be."""
+    def scenes(self) -> tuple[Scene, Scene]:
+        """The picture of that layout, played, wide and narrow; or why it can't be played."""
         try:
             laid = play_layout(self.level, self.layout())
         except ValueError as error:
-            return refused_scene(self.level, str(error))
+            return refused_scene(self.level, str(error), WIDTH), refused_scene(self.level, str(error), NARROW)
         self.attempts.append(laid)
         if self._played and self.is_moved:
             self._played(laid)
-        return cluster_scene(laid)
+        return cluster_scene(laid, WIDTH), cluster_scene(laid, NARROW)
 
     def __repr__(self) -> str:
         return f"<ClusterBoard: {self.widget.scene['steps'][0]['words']}>"
@@ -84,12 +84,19 @@ def _layout_sliders(level: ClusterLevel) -> dict[str, Slider]:
     pp = [size for size in _divisors(ranks) if size <= shape.layers]
     moves = range(1 - shape.layers // 2, shape.layers // 2)
     return {
-        "tp": Slider("ranks that share a layer (tp)", [(count(size, "rank"), size) for size in tp], 1),
-        "pp": Slider("stages of the pipeline (pp)", [(count(size, "stage"), size) for size in pp], 1),
-        "stage": Slider("what copies shard (stage of ZeRO)", [(f"stage {stage}", stage) for stage in STAGES], 0),
+        "tp": Slider("ranks sharing a layer (tp)", [(count(size, "rank"), size) for size in tp], 1),
+        "pp": Slider("pipeline stages (pp)", [(count(size, "stage"), size) for size in pp], 1),
+        "stage": Slider("sharded over dp (ZeRO)", [(f"stage {stage}", stage) for stage in STAGES], 0),
         "microbatches": Slider("microbatches of a copy", [(str(each), each) for each in _divisors(level.batch)], 1),
-        "recompute": Slider("computed again", [(_AGAIN[each], each) for each in RECOMPUTE], "none", kind="choice"),
-        "axes": Slider("the last one fastest", [("-".join(axes), axes) for axes in ORDERS], ORDERS[0], kind="choice"),
+        "recompute": Slider(
+            "recomputed in the backward pass", [(_AGAIN[each], each) for each in RECOMPUTE], "none", kind="choice"
+        ),
+        "axes": Slider(
+            "order of axes, innermost last",
+            [("-".join(axes), axes) for axes in ORDERS],
+            ORDERS[0],
+            kind="choice",
+        ),
         "moved": Slider("layers moved to the first stage", [(count(each, "layer"), each) for each in moves], 0),
     }
 

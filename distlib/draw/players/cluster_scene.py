@@ -11,74 +11,82 @@ time   ▓▓▓▓▓▓▓▓│par
 from __future__ import annotations
 
 import math
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from distlib.draw.players.scene import INK, Look, Scene, SceneStep, Shape, arrow, box, write
-from distlib.draw.style import BODY, COLORS, GRAY, SMALL, TITLE, WIDTH, color_of, text_on
+from distlib.draw.style import BODY, COLORS, GRAY, NARROW, SMALL, TITLE, WIDTH, color_of, text_on
 from distlib.training.strategy.cluster_game import ClusterLevel, LaidOut
 from distlib.training.strategy.parallel_layout import AXES
 
 _NODES, _RANK, _GAP = 74.0, 66.0, 10.0  # CSS pixels: where nodes begin, the height of a rank, between things
 _LINKS = 34.0  # CSS pixels: the height of a line between two nodes, with its words
 _BAR, _LEFT, _RIGHT = 24.0, 80.0, 120.0  # CSS pixels: of the bars of memory and of time
+_LETTER, _LINE = 6.4, 14.0  # CSS pixels: of small text, the width of a letter and the height of a line
 
 
-def cluster_scene(laid: LaidOut) -> Scene:
-    """The scene of a layout that was played."""
+def cluster_scene(laid: LaidOut, width: int = WIDTH) -> Scene:
+    """The scene of a layout that was played. A narrow one, of NARROW pixels, stands next to sliders."""
     cluster, title = laid.level.cluster, f"Level {laid.level.number}, {laid.level.name}: {laid.points} points"
-    links = _links_between(laid)
-    bottom = _NODES + _RANK + 34
-    bars = bottom + _LINKS * len(links) + 20
+    is_wide, links = width > NARROW, _links_between(laid)
+    nodes = _NODES if is_wide else _NODES - 10
+    bottom = nodes + _RANK + 34
+    between, bars = _links(laid, links, bottom, width)
     shapes = [
         write(6, 20, title, TITLE, bold=True),
-        write(6, 42, str(laid.layout), BODY),
-        *_nodes(laid),
-        *_links(laid, links, bottom),
-        *_memory(laid, bars),
-        *_time(laid, bars + 2 * _BAR + 20),
+        *([write(6, 42, str(laid.layout), BODY)] if is_wide else []),
+        *_nodes(laid, nodes, width),
+        *between,
+        *_memory(laid, bars, width),
+        *_time(laid, bars + 2 * _BAR + 20, width),
     ]
     words = f"{title}. {cluster.world_size} ranks: {laid.layout}. {_in_words(laid)}"
     step = SceneStep("", words, [_rank_in_words(laid, rank) for rank in range(cluster.world_size)])
-    return Scene(title, WIDTH, bars + 3 * _BAR + 50, shapes, [step], words, "a rank or a line")
+    return Scene(title, width, bars + 3 * _BAR + 50, shapes, [step], words, "a rank or a line")
 
 
-def refused_scene(level: ClusterLevel, why: str) -> Scene:
+def refused_scene(level: ClusterLevel, why: str, width: int = WIDTH) -> Scene:
     """The scene of a layout that can't be played, with the reason as a warning."""
     title = f"Level {level.number}, {level.name}: this can't be played"
     shapes, step = [write(6, 20, title, TITLE, bold=True)], SceneStep("", f"{title}.", warning=why)
-    return Scene(title, WIDTH, 40, shapes, [step], f"{title}: {why}", "a slider")
+    return Scene(title, width, 40, shapes, [step], f"{title}: {why}", "a slider")
 
 
 # ── ranks and nodes ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _node_box(laid: LaidOut, node: int) -> tuple[float, float]:
+def _node_box(laid: LaidOut, node: int, room: float) -> tuple[float, float]:
     """Where a node begins, and how wide it is."""
     nodes = laid.level.cluster.nodes
-    width = (WIDTH - 12 - (nodes - 1) * 3 * _GAP) / nodes
-    return 6 + node * (width + 3 * _GAP), width
+    gap = 3 * _GAP if room > NARROW else _GAP
+    width = (room - 12 - (nodes - 1) * gap) / nodes
+    return 6 + node * (width + gap), width
 
 
-def _nodes(laid: LaidOut) -> Iterator[Shape]:
+def _nodes(laid: LaidOut, top: float, room: float) -> Iterator[Shape]:
     cluster, inside = laid.level.cluster, _inside(laid)
     for node in range(cluster.nodes):
-        left, width = _node_box(laid, node)
-        yield write(left, _NODES - 8, f"node {node}: {_gigabytes(inside[node])} inside", SMALL)
+        left, width = _node_box(laid, node, room)
+        words = [f"node {node}:", f"{_gigabytes(inside[node])} inside"]
+        if width > 160:
+            words = [" ".join(words)]
+        for row, line in enumerate(reversed(words)):
+            yield write(left, top - 8 - _LINE * row, line, SMALL)
         for local_rank in range(cluster.ranks_per_node):
             each = width / cluster.ranks_per_node
-            yield from _rank(laid, node * cluster.ranks_per_node + local_rank, left + local_rank * each, each)
+            yield from _rank(laid, node * cluster.ranks_per_node + local_rank, left + local_rank * each, top, each)
 
 
-def _rank(laid: LaidOut, rank: int, left: float, width: float) -> Iterator[Shape]:
+def _rank(laid: LaidOut, rank: int, left: float, top: float, width: float) -> Iterator[Shape]:
     layout = laid.layout
     color = color_of(layout.coordinate("pp", rank))
-    yield box(left, _NODES, width, _RANK, _filled_with(color), tip=_rank_in_words(laid, rank))
+    yield box(left, top, width, _RANK, _filled_with(color), tip=_rank_in_words(laid, rank))
     slow = laid.level.cluster.stragglers.get(rank, 1.0)
     lines = [f"rank {rank}", *(f"{axis} {layout.coordinate(axis, rank)}" for axis in AXES)]
     lines[0] += f", {slow:g}× slower" if slow != 1 and width > 110 else ""
     for number, words in enumerate(lines):
-        middle = left + width / 2, _NODES + 16 + 15 * number
+        middle = left + width / 2, top + 16 + 15 * number
         yield write(*middle, words, SMALL, bold=number == 0, anchor="middle", fill=text_on(color))
 
 
@@ -87,7 +95,9 @@ def _rank_in_words(laid: LaidOut, rank: int) -> str:
     where = ", ".join(f"{axis} {layout.coordinate(axis, rank)}" for axis in AXES)
     sent = ", ".join(f"{axis} {_gigabytes(played.sent[axis][rank])}" for axis in AXES)
     busy = played.computing[rank] / played.seconds
-    return f"rank {rank}: {where}; computes for {busy:.0%} of the step; sends {sent}"
+    factor = laid.level.cluster.stragglers.get(rank, 1.0)
+    slow = f", {factor:g}× slower" if factor != 1 else ""
+    return f"rank {rank}{slow}: {where}; computes for {busy:.0%} of the step; sends {sent}"
 
 
 # ── what travels ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -113,17 +123,26 @@ def _links_between(laid: LaidOut) -> dict[tuple[int, int], list[dict[str, int]]]
     return dict(sorted(found.items()))
 
 
-def _links(laid: LaidOut, links: Mapping[tuple[int, int], list[dict[str, int]]], top: float) -> Iterator[Shape]:
-    for row, (pair, ways) in enumerate(links.items()):
-        y = top + row * _LINKS
-        ends = [left + width / 2 for left, width in (_node_box(laid, node) for node in pair)]
+def _links(
+    laid: LaidOut, links: Mapping[tuple[int, int], list[dict[str, int]]], top: float, room: float
+) -> tuple[list[Shape], float]:
+    """The lines between nodes, and where the next thing may begin."""
+    found, y = list[Shape](), top
+    for pair, ways in links.items():
+        ends = [left + width / 2 for left, width in (_node_box(laid, node, room) for node in pair)]
         words = _way_in_words(*pair, ways)
         nbytes = max(sum(way.values()) for way in ways)
         thick = max(1.0, min(8.0, 2 + 2 * math.log10(nbytes / 1e8)))
         for way, (start, end) in zip(ways, (ends, ends[::-1]), strict=True):
             if way:
-                yield arrow([(start, y), (end, y)], INK, thick, tip=words)
-        yield write(sum(ends) / 2, y + 17, words, SMALL, anchor="middle")
+                found.append(arrow([(start, y), (end, y)], INK, thick, tip=words))
+        lines = textwrap.wrap(words, int(room / _LETTER))
+        for number, line in enumerate(lines):
+            half = _LETTER * len(line) / 2
+            middle = min(max(sum(ends) / 2, half), room - half)
+            found.append(write(middle, y + 17 + _LINE * number, line, SMALL, anchor="middle"))
+        y += _LINKS + _LINE * (len(lines) - 1)
+    return found, y + 20
 
 
 def _way_in_words(node: int, other: int, ways: list[dict[str, int]]) -> str:
@@ -137,10 +156,10 @@ def _way_in_words(node: int, other: int, ways: list[dict[str, int]]) -> str:
 # ── memory and time ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _memory(laid: LaidOut, top: float) -> Iterator[Shape]:
+def _memory(laid: LaidOut, top: float, room: float) -> Iterator[Shape]:
     limit, total = laid.level.device.memory, sum(laid.memory.values())
-    pixels = (WIDTH - _LEFT - _RIGHT) / max(total, limit)
-    yield from _names_of_bar("memory", _gigabytes(total), top)
+    pixels = (room - _LEFT - _right(room)) / max(total, limit)
+    yield from _names_of_bar("memory", _gigabytes(total), top, room)
     left = _LEFT
     for number, (kind, nbytes) in enumerate(laid.memory.items()):
         width, color = nbytes * pixels, COLORS[number]
@@ -152,20 +171,25 @@ def _memory(laid: LaidOut, top: float) -> Iterator[Shape]:
     yield from _mark(_LEFT + limit * pixels, top, f"limit {_gigabytes(limit)}")
 
 
-def _time(laid: LaidOut, top: float) -> Iterator[Shape]:
+def _time(laid: LaidOut, top: float, room: float) -> Iterator[Shape]:
     seconds, par = laid.played.seconds, laid.level.par_seconds
-    pixels = (WIDTH - _LEFT - _RIGHT) / max(seconds, par)
+    pixels = (room - _LEFT - _right(room)) / max(seconds, par)
     computing = seconds * (1 - laid.played.bubble)
-    yield from _names_of_bar("time", f"{seconds * 1e3:.0f} ms", top)
+    yield from _names_of_bar("time", f"{seconds * 1e3:.0f} ms", top, room)
     yield box(_LEFT, top, computing * pixels, _BAR, _filled_with(COLORS[0]), tip="computing")
     left, waiting = _LEFT + computing * pixels, seconds - computing
     yield box(left, top, waiting * pixels, _BAR, _filled_with(f"hatch:{GRAY}"), tip="waiting and sending")
     yield from _mark(_LEFT + par * pixels, top, f"par {par * 1e3:.0f} ms")
 
 
-def _names_of_bar(name: str, total: str, top: float) -> Iterator[Shape]:
+def _right(room: float) -> float:
+    """CSS pixels right of a bar: for its total, and for half of the words below its end."""
+    return _RIGHT if room > NARROW else 76.0
+
+
+def _names_of_bar(name: str, total: str, top: float, room: float) -> Iterator[Shape]:
     yield write(6, top + 16, name, BODY, bold=True)
-    yield write(WIDTH - _RIGHT + 10, top + 16, total, BODY, bold=True)
+    yield write(room - _right(room) + 8, top + 16, total, BODY, bold=True)
 
 
 def _mark(x: float, top: float, words: str) -> Iterator[Shape]:

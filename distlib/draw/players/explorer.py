@@ -49,12 +49,12 @@ class Explorer(SliderBoard):
         inter = Link(self.sliders["latency"].value, self.sliders["bandwidth"].value)
         return Cluster(nodes, self.sliders["ranks_per_node"].value, self.intra, inter)
 
-    def scene(self) -> Scene:
+    def scenes(self) -> tuple[Scene]:
         """The picture of that race."""
         table = self.table()
         ranks = self.sliders["nodes"].value * self.sliders["ranks_per_node"].value
         wanted = self.sliders["nbytes"].value if table.along == "bytes" else ranks
-        return race_scene(table, wanted)
+        return (race_scene(table, wanted),)
 
     def __repr__(self) -> str:
         return f"<Explorer: {self.widget.scene['title']} {self.widget.scene['steps'][0]['words']}>"

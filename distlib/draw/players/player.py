@@ -42,12 +42,14 @@ class PlayerWidget(anywidget.AnyWidget):
 
     Attributes:
         scene: what is played, as `Scene.to_data` gives it.
+        narrow: the same for little room; {} if there is no such scene.
         step: which step is shown. The browser does not report its own steps: the kernel may be busy, or gone.
     """
 
     _esm = BROWSER / "player.js"
     _css = BROWSER / "player.css"
     scene = traitlets.Dict().tag(sync=True)
+    narrow = traitlets.Dict().tag(sync=True)
     step = traitlets.Int(0).tag(sync=True)
 
 

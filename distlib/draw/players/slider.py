@@ -22,6 +22,7 @@ class Slider(anywidget.AnyWidget):
         words: each value in words.
         kind: "slider" or "choice".
         index: which value is chosen.
+        heard: which one the kernel knows of. If it stays behind, the kernel is busy, or gone.
         options: each value, in words and as it is.
     """
 
@@ -31,13 +32,18 @@ class Slider(anywidget.AnyWidget):
     words = traitlets.List(traitlets.Unicode()).tag(sync=True)
     kind = traitlets.Unicode().tag(sync=True)
     index = traitlets.Int(0).tag(sync=True)
+    heard = traitlets.Int(0).tag(sync=True)
 
     def __init__(
         self, label: str, options: Sequence[tuple[str, Any]], value: Any, kind: Literal["slider", "choice"] = "slider"
     ) -> None:
         self.options = tuple(options)
         index = self._index_of(value)
-        super().__init__(label=label, words=[words for words, _ in options], kind=kind, index=index)
+        super().__init__(label=label, words=[words for words, _ in options], kind=kind, index=index, heard=index)
+        self.observe(self._hear, names="index")
+
+    def _hear(self, _: object) -> None:
+        self.heard = self.index
 
     @property
     def value(self) -> Any:

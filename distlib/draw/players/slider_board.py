@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import ipywidgets
 
@@ -20,6 +20,7 @@ class SliderBoard(ABC):
 
     Args:
         sliders: name to widget.
+        at_left: whether the sliders stand left of the picture, where there is room.
 
     Attributes:
         sliders: as given.
@@ -27,16 +28,27 @@ class SliderBoard(ABC):
         is_moved: whether anybody has moved a slider.
     """
 
-    def __init__(self, sliders: Mapping[str, Slider]) -> None:
-        self.sliders, self.is_moved = sliders, False
+    def __init__(self, sliders: Mapping[str, Slider], at_left: bool = False) -> None:
+        self.sliders, self.is_moved, self._at_left = sliders, False, at_left
         self._drawing = threading.RLock()
-        self.widget = PlayerWidget(scene=self.scene().to_data())
+        self.widget = PlayerWidget()
+        self._show()
         for slider in self.sliders.values():
             slider.observe(self._draw, names="index")
 
     @abstractmethod
+    def scenes(self) -> Sequence[Scene]:
+        """The picture at the sliders' present values: wide, and perhaps a narrow one for little room."""
+
     def scene(self) -> Scene:
-        """The picture at the sliders' present values."""
+        """The wide picture."""
+        return self.scenes()[0]
+
+    def _show(self) -> None:
+        wide, *narrow = self.scenes()
+        with self.widget.hold_sync():  # the browser gets both at once
+            self.widget.narrow = narrow[0].to_data() if narrow else {}
+            self.widget.scene = wide.to_data()
 
     def _draw(self, _: object) -> None:
         """Draw the present values, one drawing at a time: the last picture shows every move.
@@ -45,8 +57,12 @@ class SliderBoard(ABC):
         """
         with self._drawing:
             self.is_moved = True
-            self.widget.scene = self.scene().to_data()
+            self._show()
 
     def _ipython_display_(self) -> None:
-        box = ipywidgets.VBox([*self.sliders.values(), self.widget])
+        sliders = ipywidgets.VBox([*self.sliders.values()])
+        sliders.add_class("distlib-sliders")
+        box = ipywidgets.VBox([sliders, self.widget])
+        box.add_class("distlib-board")
+        box.add_class("distlib-at-left" if self._at_left else "distlib-above")
         show_live(box, repr(self), still_html(self.scene()))
