@@ -6,7 +6,9 @@
     jupyter/no_exchange/   no list of assignments: without an exchange it only shows errors
     jupyter/no_theme/      light or dark as the browser prefers, for those who have not chosen a theme
 
-Each is a folder of Jupyter configuration; a user's own configuration is left as it is.
+Each of these is a folder of Jupyter configuration; a user's own configuration is left as it is.
+
+    jupyter_data/          an extension of the page: cells wait for their kernel, a notebook opens where one was
 """
 
 import os
@@ -18,6 +20,7 @@ from jupyter_core.paths import jupyter_config_dir, jupyter_config_path
 from traitlets.config import Application
 
 SETTINGS = Path(__file__).parent / "jupyter"
+DATA = Path(__file__).parent / "jupyter_data"  # with labextensions/, which JupyterLab loads as they are
 EXCHANGE = "/usr/local/share/nbgrader/exchange"  # nbgrader's default
 
 
@@ -35,6 +38,7 @@ def settings_for_jupyter(environment: Mapping[str, str], course: Path, *, instru
             folders.insert(0, SETTINGS / "no_exchange")
     return {
         "JUPYTER_CONFIG_PATH": _before(folders, environment.get("JUPYTER_CONFIG_PATH", "")),
+        "JUPYTER_PATH": _before([DATA], environment.get("JUPYTER_PATH", "")),
         "PATH": _before([Path(sysconfig.get_path("scripts"))], environment.get("PATH", os.defpath)),
     }
 
@@ -54,4 +58,6 @@ def has_exchange(course: Path) -> bool:
 
 
 def _before(folders: list[Path], others: str) -> str:
-    return os.pathsep.join([*map(str, folders), others])
+    return os.pathsep.join(
+        [*map(str, folders), *([others] if others else [])]
+    )  # an empty one would be the working folder

@@ -340,3 +340,20 @@ def test_a_part_of_a_page_needs_no_module(part: str) -> None:
 
 def test_the_moving_picture_is_small() -> None:
     assert len(moving_ring().encode()) < 300_000
+
+
+def test_the_map_leads_from_all_that_a_lesson_says_it_needs() -> None:
+    lessons = read_lessons(ROOT)
+    by_name = {lesson.name: lesson for lesson in lessons}
+    drawn = lesson_map(lessons)
+
+    def below(name: str) -> set[str]:
+        return set().union(*({need} | below(need) for need in by_name[name].needs))
+
+    for lesson in lessons:
+        assert set(lesson.needs) <= by_name.keys(), lesson.name
+        assert lesson.name not in below(lesson.name)
+    direct = [need for lesson in lessons for need in lesson.needs if not any(need in below(n) for n in lesson.needs)]
+    assert drawn.count('marker-end="url(#tip)"') == len(direct)
+    core = {f"{number:02}" for number in range(5, 13)} - {by_name["08_decentralized"].number}  # 08 is a side road
+    assert core <= {by_name[need].number for need in by_name["19_capstone"].needs}

@@ -5,6 +5,7 @@ notebook forgets them: what ran in it (an update clears outputs), and what the l
 
     work/progress/notebooks.json              what ran in each notebook, and when it was worked on
     work/progress/checks/02_all_reduce.json   what the last check said, function by function
+    work/progress/places.json                 at which cell one was in each notebook
 
 evidence         what counts as evidence of own work, and what it can bear: every claim below rests on it
 lesson_promise   what a notebook promises: a title, minutes, what one can do afterwards
@@ -15,6 +16,7 @@ written_functions  the functions of an exercise, and its answers in words, as th
 marks_back       marks, from the feedback pages that came back
 predictions_made  which predictions were committed before the run
 note_on_save     keeps these whenever JupyterLab saves a lesson
+places           keeps where one was in a notebook, for JupyterLab's page
 own_course       the whole of it, as a value, and the next step
 course_reading   from a folder to that value
 progress_table   shows it: as text, and as the page that stands next to the notebooks
