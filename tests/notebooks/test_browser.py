@@ -256,6 +256,6 @@ def test_a_student_writes_and_validates_the_exercise(page: Page, address: str, r
 def test_the_page_of_ones_own_course_leads_to_notebooks(page: Page, address: str) -> None:
     page.goto(address.replace("/lab/tree/", "/lab/workspaces/own-course/tree/").replace(LESSONS[0], "my_course.md"))
     page.locator(".jp-RenderedMarkdown table").wait_for()  # as a table, and not as its text
-    page.get_by_role("link", name="Trees").click()
+    page.get_by_role("link", name="Trees", exact=True).click()
     page.wait_for_selector(".jp-Notebook .jp-Cell >> visible=true")
     assert page.title().startswith("lesson_03")
