@@ -257,9 +257,10 @@ def test_it_opens_where_the_student_was(course: Path, root: Path) -> None:
 
 
 def run_first_cell(path: Path) -> None:
-    """As if a student had run the first code cell of a notebook and saved it."""
+    """As if a student had run the first code cell of a notebook that counts, and saved it."""
     notebook = json.loads(path.read_text())
-    next(cell for cell in notebook["cells"] if cell["cell_type"] == "code")["execution_count"] = 1
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    next(cell for cell in code if "folded" not in cell["metadata"].get("tags", []))["execution_count"] = 1
     path.write_text(json.dumps(notebook))
 
 
