@@ -78,10 +78,10 @@ class Player {
     this.draw();
   }
 
-  // The scene for so many pixels. Some have a narrow form, which is legible next to sliders.
+  // The scene for so many pixels. Some have a narrow form, legible next to sliders; a page of the site has none.
   suits(room) {
     const [wide, narrow] = [this.model.get("scene"), this.model.get("narrow")];
-    return narrow.shapes && room > 0 && room < NARROWEST ? narrow : wide;
+    return narrow?.shapes && room > 0 && room < NARROWEST ? narrow : wide;
   }
 
   fit() {

@@ -41,7 +41,7 @@ class SliderBoard(ABC):
         """The picture at the sliders' present values: wide, and perhaps a narrow one for little room."""
 
     def scene(self) -> Scene:
-        """The wide picture."""
+        """The picture in its wide form."""
         return self.scenes()[0]
 
     def _show(self) -> None:
