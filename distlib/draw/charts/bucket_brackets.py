@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from distlib.draw.charts.step_lanes import WAITS
 from distlib.draw.picture import (
     Picture,
     add_axes,
@@ -50,7 +51,6 @@ _LEFT, _RIGHT = 96.0, 84.0  # CSS pixels
 _BRACKET, _MODEL, _TIME = 78.0, 90.0, 164.0  # CSS pixels from the top: brackets, layers, and the first lane
 _BLOCK, _LANE, _FOOT = 26.0, 32.0, 40.0  # CSS pixels
 _MOST_LAYERS = 16
-_WAITS: dict[str, Any] = {"facecolor": "none", "edgecolor": INK, "hatch": "//////"}
 
 
 def buckets_over_layers(buckets: Buckets, step: StepTimes, *, title: str) -> Picture:
@@ -81,7 +81,7 @@ def _draw(buckets: Buckets, step: StepTimes, title: str) -> Picture:
     figure = new_figure(WIDTH, _TIME + 2 * _LANE + _FOOT)
     add_titles(figure, title, "above: the model, first layer to last; below: what happens in time, last layer first")
     canvas = add_canvas(figure)
-    key_of_areas(canvas, {"waits": _WAITS})
+    key_of_areas(canvas, {"waits": WAITS})
     color = {layer: color_of(number) for number, bucket in enumerate(buckets) for layer in bucket}
     _draw_model(canvas, buckets, color)
     backward = [span for span in step.of("backward") if span.name in color]
@@ -142,7 +142,7 @@ def _draw_box(
     """A box with its words, as large as `pixels` allow; without a color it is one in which the rank waits."""
     from matplotlib.patches import Rectangle
 
-    look = {"facecolor": color, "edgecolor": INK} if color else _WAITS
+    look = {"facecolor": color, "edgecolor": INK} if color else WAITS
     axes.add_patch(Rectangle((left, top), width, height, linewidth=points(1), **look))
     if color and pixels > 8:
         size = points(fitting_size(words, SMALL, pixels - 2))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from distlib.draw.charts.step_lanes import WAITS
 from distlib.draw.picture import Picture, add_axes, add_canvas, add_titles, fitting_size, key_of_areas, new_figure
 from distlib.draw.style import BODY, INK, ORANGE, SKY, SMALL, WIDTH, drawing_style, format_seconds, points, time_unit
 
@@ -23,7 +24,7 @@ _TOP, _LEFT, _ROW, _GAP, _FOOT = 58.0, 190.0, 24.0, 16.0, 44.0  # CSS pixels
 _LOOKS: dict[str, dict[str, Any]] = {
     "all-to-all": {"facecolor": ORANGE, "edgecolor": INK},
     "computes": {"facecolor": SKY, "edgecolor": INK},
-    "waits": {"facecolor": "none", "edgecolor": INK, "hatch": "//////"},
+    "waits": WAITS,
 }
 
 

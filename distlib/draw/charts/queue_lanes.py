@@ -11,49 +11,23 @@ A mark is a moment that a reader should look at: a dashed line through both lane
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from distlib.draw.picture import (
-    Picture,
-    add_axes,
-    add_canvas,
-    add_titles,
-    fitting_size,
-    key_of_areas,
-    label_end,
-    new_figure,
-    text_width,
-)
-from distlib.draw.style import (
-    BLUE,
-    BODY,
-    INK,
-    ORANGE,
-    SKY,
-    SMALL,
-    WIDTH,
-    drawing_style,
-    format_seconds,
-    points,
-    text_on,
-    time_unit,
-)
+from distlib.draw.charts.step_lanes import ROW, WAITS, StepLanes, check_steps, new_step_lanes
+from distlib.draw.picture import Picture
+from distlib.draw.style import BLUE, INK, ORANGE, SKY, SMALL, drawing_style, format_seconds, points
 from distlib.training.ddp.step_times import Span, StepTimes
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_TOP, _LEFT, _RIGHT, _ROW, _FOOT = 58.0, 180.0, 84.0, 28.0, 40.0  # CSS pixels
-_GAP, _MARK = 18.0, 16.0  # between panels; above a panel that has a mark
+_MARK = 16.0  # CSS pixels: above a step that has a mark
 _LOOKS: dict[str, dict[str, Any]] = {
     "prepares": {"facecolor": SKY, "edgecolor": INK},
     "calls": {"facecolor": ORANGE, "edgecolor": INK},
-    "waits": {"facecolor": "none", "edgecolor": INK, "hatch": "//////"},
+    "waits": WAITS,
     "computes": {"facecolor": BLUE, "edgecolor": INK},
 }
 _LANES = (("prepares", "calls", "waits"), ("computes",))  # of the CPU, of the GPU
-_MOST = 4  # panels
 _SINGLE = 6  # CSS pixels: the border of a shorter kernel is not drawn
 
 
@@ -69,41 +43,23 @@ def queue_lanes(steps: Mapping[str, StepTimes], *, title: str, subtitle: str = "
     Raises:
         ValueError: nothing to draw, more than 4 panels, or one that takes no time.
     """
-    if not 1 <= len(steps) <= _MOST or not all(step.seconds > 0 for step in steps.values()):
-        raise ValueError(f"expected 1 to {_MOST} steps that take time, got {dict(steps)}")
+    check_steps(steps)
     with drawing_style():
         return _draw(steps, title, subtitle)
 
 
 def _draw(steps: Mapping[str, StepTimes], title: str, subtitle: str) -> Picture:
     above = _MARK if any(step.of("mark") for step in steps.values()) else 0.0
-    panel = above + 2 * _ROW + _GAP
-    figure = new_figure(WIDTH, _TOP + panel * len(steps) + _FOOT)
-    add_titles(figure, title, subtitle, title_room=400)
-    canvas = add_canvas(figure)
-    key_of_areas(canvas, _LOOKS)
+    names, room = ("CPU", "GPU"), 120
+    lanes = new_step_lanes(steps, _LOOKS, names, title=title, subtitle=subtitle, name_room=room, above=above)
     longest = max(step.seconds for step in steps.values())
-    unit, factor = time_unit(longest)
-    axes = add_axes(figure, _LEFT, _TOP, WIDTH - _LEFT - _RIGHT, panel * len(steps))
-    axes.set(xlim=(0, longest / factor), ylim=(panel * len(steps), 0), xlabel=f"time ({unit})", yticks=[])
-    axes.spines["left"].set_visible(False)
-    for number, (name, step) in enumerate(steps.items()):
-        top = number * panel + above
+    for top, step in zip(lanes.tops, steps.values(), strict=True):
         for row, kinds in enumerate(_LANES):
             for spans in _touching(step.of(*kinds), 1e-6 * longest):
-                _draw_box(axes, spans, step.start, factor, top + row * _ROW)
-            y = _TOP + top + _ROW * (row + 0.5)
-            words = ("CPU", "GPU")[row]
-            canvas.text(_LEFT - 8, y, words, size=points(SMALL), color=INK, ha="right", va="center_baseline")
+                _draw_box(lanes, spans, step, top + row * ROW)
         for mark in step.of("mark"):
-            _draw_mark(axes, mark, step.start, factor, top)
-        size = fitting_size(name, BODY, _LEFT - 60)
-        canvas.text(10, _TOP + top + _ROW, name, size=points(size), weight="bold", color=INK, va="center_baseline")
-        end = step.seconds / factor
-        axes.plot([end, end], [top - 1, top + 2 * _ROW + 1], color=INK, linewidth=points(2), clip_on=False)
-        look = {"size": points(BODY), "va": "center", "annotation_clip": False}
-        label_end(axes, format_seconds(step.seconds), end, top + _ROW, gap=6, **look)
-    return Picture(figure, " ".join([f"{title}.", *(_in_words(name, step) for name, step in steps.items())]))
+            _draw_mark(lanes, mark, step, top)
+    return Picture(lanes.figure, " ".join([f"{title}.", *(_in_words(name, step) for name, step in steps.items())]))
 
 
 def _touching(spans: Sequence[Span], gap: float) -> Iterator[list[Span]]:
@@ -118,28 +74,18 @@ def _touching(spans: Sequence[Span], gap: float) -> Iterator[list[Span]]:
         yield run
 
 
-def _draw_box(axes: Axes, spans: Sequence[Span], zero: float, factor: float, top: float) -> None:
-    from matplotlib.patches import Rectangle
-
-    scale = (WIDTH - _LEFT - _RIGHT) / axes.get_xlim()[1]  # CSS pixels per unit of the axis
-    left, right = (spans[0].start - zero) / factor, (spans[-1].end - zero) / factor
-    look, pixels = _LOOKS[spans[0].kind], (right - left) * scale
-    edge = 0.0 if spans[0].kind == "waits" else points(min(1.0, pixels / 12))  # else narrow ones would be all edge
-    axes.add_patch(Rectangle((left, top + 2), right - left, _ROW - 4, linewidth=edge, **look))
+def _draw_box(lanes: StepLanes, spans: Sequence[Span], step: StepTimes, top: float) -> None:
+    lanes.add_box(replace(spans[0], end=spans[-1].end), step, top, spans[0].name)
     for span in spans[1:]:
-        if span.seconds / factor * scale >= _SINGLE:
-            x = (span.start - zero) / factor
-            axes.plot([x, x], [top + 2, top + _ROW - 2], color=INK, linewidth=points(0.5), zorder=2)
-    words = spans[0].name
-    if spans[0].kind != "waits" and text_width(words, SMALL) + 3 <= pixels:
-        color, y = text_on(look["facecolor"]), top + _ROW / 2
-        axes.text((left + right) / 2, y, words, size=points(SMALL), color=color, ha="center", va="center_baseline")
+        if lanes.pixels(span.seconds) >= _SINGLE:
+            x = lanes.at(span.start, step)
+            lanes.axes.plot([x, x], [top + 2, top + ROW - 2], color=INK, linewidth=points(0.5), zorder=2)
 
 
-def _draw_mark(axes: Axes, mark: Span, zero: float, factor: float, top: float) -> None:
-    x = (mark.start - zero) / factor
-    axes.plot([x, x], [top - 2, top + 2 * _ROW], color=INK, linewidth=points(1.6), linestyle=(0, (4, 2)), clip_on=False)
-    words = f"{mark.name}, {format_seconds(mark.start - zero)}"
+def _draw_mark(lanes: StepLanes, mark: Span, step: StepTimes, top: float) -> None:
+    x, axes = lanes.at(mark.start, step), lanes.axes
+    axes.plot([x, x], [top - 2, top + 2 * ROW], color=INK, linewidth=points(1.6), linestyle=(0, (4, 2)), clip_on=False)
+    words = f"{mark.name}, {format_seconds(mark.start - step.start)}"
     is_late = x > axes.get_xlim()[1] / 2
     axes.annotate(
         words,

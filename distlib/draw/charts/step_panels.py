@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from distlib.draw.charts.step_lanes import WAITS, waits
 from distlib.draw.picture import (
     Picture,
     add_axes,
@@ -50,8 +51,9 @@ _LOOKS: dict[str, dict[str, Any]] = {
     "forward": {"facecolor": SKY, "edgecolor": INK},
     "backward": {"facecolor": BLUE, "edgecolor": INK},
     "communication": {"facecolor": ORANGE, "edgecolor": INK},
-    "waits": {"facecolor": "none", "edgecolor": INK, "hatch": "//////"},
+    "waits": WAITS,
 }
+_COMPUTING = ("forward", "backward")
 _SHORTEST = 0.01  # of the longest step
 
 
@@ -92,7 +94,7 @@ def _draw(steps: Mapping[str, StepTimes], title: str, communication: str) -> Pic
     axes.spines["left"].set_visible(False)
     for number, (name, step) in enumerate(steps.items()):
         top = number * panel
-        for span in [*step.of("forward", "backward", "communication"), *_waits(step, _SHORTEST * longest)]:
+        for span in [*step.of(*_COMPUTING, "communication"), *waits(step, _COMPUTING, _SHORTEST * longest)]:
             _draw_span(axes, span, step.start, factor, top + _ROW * (span.kind == "communication"))
         for span in _uncovered(step.of("communication")):
             _name_bucket(axes, span, step.start, factor, top + _ROW)
@@ -105,15 +107,6 @@ def _draw(steps: Mapping[str, StepTimes], title: str, communication: str) -> Pic
         label_end(axes, format_seconds(step.seconds), end, top + _ROW, gap=6, **look)
     described = (_describe(name, step, communication) for name, step in steps.items())
     return Picture(figure, " ".join([f"{title}.", *described]))
-
-
-def _waits(step: StepTimes, shortest: float) -> Iterator[Span]:
-    """The stretches of at least `shortest` seconds in which the rank computes nothing."""
-    done = step.start
-    for span in [*step.of("forward", "backward"), Span("", "", step.end, step.end)]:
-        if span.start - done >= shortest:
-            yield Span("waits", "", done, span.start)
-        done = max(done, span.end)
 
 
 def _uncovered(spans: Sequence[Span]) -> Iterator[Span]:
