@@ -10,7 +10,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,7 +19,7 @@ from xdist.scheduler import LoadFileScheduling
 from distlib import World
 from tests.shares import of_other_shares, parts_of, read_share
 from tests.tools.chromium import running_chromium
-from tests.touched import changed_files, touched
+from tests.touched import changed_files, every_part, touched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -123,8 +123,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     A test whose marker names something that this machine lacks is skipped, with the reason.
     """
     if share := config.getoption("--share"):
-        since = config.getoption("--touched-since")
-        closest = touched(parts_of(items), changed_files(since)) if since else []
+        is_worker = hasattr(config, "workerinput")
+        found = config.workerinput["closest"] if is_worker else _closest_parts(config.getoption("--touched-since"))
+        slow = parts_of(items)
+        closest = [part for part in found if part in slow]
         others = set(of_other_shares(items, *read_share(share), closest))
         config.hook.pytest_deselected(items=[item for item in items if item in others])
         items[:] = [item for item in items if item not in others]
@@ -137,6 +139,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 reason = missing(*marker.args, **marker.kwargs)
                 if reason:
                     item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@functools.cache
+def _closest_parts(since: str | None) -> list[str]:
+    """What has changed since a commit touches these, the closest first."""
+    return touched(every_part(), changed_files(since)) if since else []
+
+
+@pytest.hookimpl(optionalhook=True)  # a run without xdist knows no such hook
+def pytest_configure_node(node: Any) -> None:
+    """A worker of xdist is told what has changed: to find that takes seconds, and each worker would do it again."""
+    node.workerinput["closest"] = _closest_parts(node.config.getoption("--touched-since"))
 
 
 @pytest.hookimpl(wrapper=True)

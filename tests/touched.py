@@ -16,7 +16,8 @@ import ast
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 
 from distlib.lazy_names import homes_in
@@ -27,7 +28,7 @@ SUBJECTS = (
     "course/{0}.py",
     "solutions/{0}/*.py",
     "exercises/{0}/*.ipynb",
-    "tests/answers/{0}/**/*.py",
+    "tests/answers/{0}/**/*.*",
     "distlib/clinic/patients/{0}.*",
 )
 
@@ -39,10 +40,17 @@ def changed_files(since: str, root: Path = ROOT) -> list[Path]:
     return [root / line for line in done.stdout.splitlines()] if done.returncode == 0 else []
 
 
+def every_part() -> list[str]:
+    """All lessons, exercises, patients and files of tests: what a part of `tests.shares` may be called."""
+    subjects = ("course/[0-9]*.py", "solutions/*/*.py", "distlib/clinic/patients/*.py")
+    stems = {path.stem for pattern in subjects for path in ROOT.glob(pattern)}
+    return sorted(stems | {path.name for path in ROOT.glob("tests/**/test_*.py")})
+
+
 def touched(parts: Iterable[str], changed: Iterable[Path]) -> list[str]:
     """The parts of `tests.shares` that a change touches: the closest first, and of equally close ones those by name."""
-    changed = set(changed)
-    distances = {part: distance(frozenset(own_files(part)), changed) for part in parts}
+    change = Change(frozenset(changed))
+    distances = {part: distance(own_files(part), change) for part in parts}
     close = {part: steps for part, steps in distances.items() if steps is not None}
     return sorted(close, key=lambda part: (close[part], part))
 
@@ -54,27 +62,46 @@ def own_files(part: str) -> list[Path]:
     return [path for pattern in SUBJECTS for path in sorted(ROOT.glob(pattern.format(part)))]
 
 
-def distance(own: frozenset[Path], changed: set[Path]) -> int | None:
+@dataclass(frozen=True)
+class Change:
+    """The files that a change is of."""
+
+    files: frozenset[Path]
+
+    @cached_property
+    def texts(self) -> list[Path]:
+        """Those that are no modules."""
+        return [path for path in self.files if path.suffix != ".py"]
+
+    @cached_property
+    def near(self) -> set[Path]:
+        """The folders whose modules could read a changed text: its own, and those of the tests of its folder."""
+        tested = {ROOT / "tests" / each.relative_to(ROOT).parts[0] for each in self.texts}
+        of_tests = {folder for each in tested for folder in (each, *each.glob("*/"))}
+        return ({each.parent for each in self.texts} | of_tests) - {ROOT / "tests"}
+
+    @cached_property
+    def names(self) -> set[str]:
+        """What a module calls a changed text by: its name or its folder's, where no other is called so."""
+        return {name for each in self.texts for name in (each.name, each.parent.name) if _names()[name] == 1}
+
+    def is_in(self, path: Path) -> bool:
+        """Whether a file has changed, or is a module that could read a text that has."""
+        if path in self.files or path.suffix != ".py":
+            return path in self.files
+        return path.parent in self.near or bool(self.names and self.names & _words(path))
+
+
+def distance(own: Iterable[Path], change: Change) -> int | None:
     """The fewest imports from a part's own files to a changed file; None if none leads there."""
-    others = {path for path in changed if path.suffix != ".py"}
     seen, edge, steps = set(own), set(own), 0
     while edge:
-        if edge & changed or any(_could_read(path, others) for path in edge):
+        if any(map(change.is_in, edge)):
             return steps
         edge = {found for path in edge for found in imported_files(path)} - seen
         seen |= edge
         steps += 1
     return None
-
-
-def _could_read(path: Path, others: set[Path]) -> bool:
-    """Whether a Python file is next to one of these, names one, or is a test of the folder that one is in."""
-    if not others or path.suffix != ".py":
-        return False
-    tested = {ROOT / "tests" / each.relative_to(ROOT).parts[0] for each in others}
-    near = {each.parent for each in others} | {folder for each in tested for folder in (each, *each.glob("*/"))}
-    names = {name for each in others for name in (each.name, each.parent.name) if _names()[name] == 1}
-    return path.parent in near - {ROOT / "tests"} or bool(names & _words(path))
 
 
 @cache
