@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from distlib.lazy_names import homes_in
+
 PAGES = {
     "names": ("distlib", "What `from distlib import …` gives: worlds, ranks, collectives, and their errors."),
     "network": ("distlib.network", "Links and clusters, and what an algorithm costs on them."),
@@ -58,13 +60,15 @@ def _page(module: str, about: str, found: Iterator[Described]) -> str:
 
 
 def _offered(package: Path, name: str) -> Iterator[Described]:
-    """What is in the `__all__` or in the stub of a package, wherever it is defined."""
-    folder = package if name == "names" else package / name
-    stub = folder / "__init__.pyi"
-    home = stub if stub.exists() else folder / "__init__.py"
-    prefix = "distlib" if name == "names" else f"distlib.{name}"
-    for public in _exported(home):
-        if node := _definition(package, home, public):
+    """What is in the stub or in the `__all__` of a package, wherever it is defined."""
+    folder, prefix = (package, "distlib") if name == "names" else (package / name, f"distlib.{name}")
+    stub, home = folder / "__init__.pyi", folder / "__init__.py"
+    if stub.exists():
+        homes = {public: _file(package, prefix + module) for public, module in homes_in(stub).items()}
+    else:
+        homes = dict.fromkeys(_exported(home), home)
+    for public, path in sorted(homes.items()):
+        if node := _definition(package, path, public):
             yield Described(f"{prefix}.{public}", node)
 
 
@@ -84,8 +88,6 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _exported(path: Path) -> list[str]:
-    if path.suffix == ".pyi":
-        return sorted(_names_in(path)[1])
     for node in _tree(path).body:
         if isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "__all__" for target in node.targets):
             return [str(name) for name in ast.literal_eval(node.value)]
@@ -110,17 +112,10 @@ def _names_in(path: Path) -> tuple[dict[str, _Definition], dict[str, tuple[str, 
     for node in ast.walk(_tree(path)):
         if isinstance(node, _Definition):
             defined.setdefault(node.name, node)
-        elif isinstance(node, ast.ImportFrom):
-            module = str(node.module) if node.level == 0 else f"{_package_of(path)}.{node.module or ''}".rstrip(".")
-            if module.startswith("distlib"):
-                imported |= {alias.asname or alias.name: (module, alias.name) for alias in node.names} | imported
+        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("distlib"):
+            for alias in node.names:
+                imported.setdefault(alias.asname or alias.name, (str(node.module), alias.name))
     return defined, imported
-
-
-def _package_of(path: Path) -> str:
-    """The full name of the package that a file is in."""
-    folders = path.parent.parts
-    return ".".join(folders[len(folders) - folders[::-1].index("distlib") - 1 :])
 
 
 def _file(package: Path, module: str) -> Path:
