@@ -35,8 +35,7 @@ from distlib import (
     torch_distributed,
 )
 from distlib.draw import predict, speed_up, timeline
-from distlib.training import StepClock, StepTimes, digits
-from distlib.training import data_parallel as dp
+from distlib.training import StepClock, StepTimes, data_parallel as dp, digits
 
 world = World(4)
 train, _ = digits()

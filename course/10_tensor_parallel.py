@@ -47,8 +47,7 @@ from distlib.draw import (
     predict,
     step_timeline,
 )
-from distlib.training import Span, StepTimes, digits
-from distlib.training import tensor_parallel as tp
+from distlib.training import Span, StepTimes, digits, tensor_parallel as tp
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 DOUBLE = torch.float64

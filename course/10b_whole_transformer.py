@@ -39,9 +39,9 @@ from distlib.training import (
     ActivationMeter,
     Costs,
     one_forward_one_backward,
+    tensor_parallel as tp,
     time_schedule,
 )
-from distlib.training import tensor_parallel as tp
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 DOUBLE = torch.float64

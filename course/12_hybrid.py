@@ -52,13 +52,13 @@ from distlib.training import (
     SmallTransformer,
     Span,
     StepTimes,
+    mesh as meshes,
     one_forward_one_backward,
     plain_layers,
     plain_state,
     stages_of,
     vocabulary_parallel_cross_entropy,
 )
-from distlib.training import mesh as meshes
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 DOUBLE = torch.float64

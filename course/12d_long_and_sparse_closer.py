@@ -36,9 +36,7 @@ from distlib import (
     traffic,
 )
 from distlib.draw import bytes_per_rank, predict, sweep, timeline
-from distlib.training import digits
-from distlib.training import experts as moe
-from distlib.training import long_sequences as ls
+from distlib.training import digits, experts as moe, long_sequences as ls
 
 torch.set_num_threads(1)  # matrices as small as ours are not worth a second thread
 DOUBLE = torch.float64

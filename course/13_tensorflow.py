@@ -65,10 +65,10 @@ from distlib.frameworks import (
     replica_batch,
     ring_messages,
     run_processes,
+    tensorflow_cluster as tf_cluster,
     times_too_large,
     variable_devices,
 )
-from distlib.frameworks import tensorflow_cluster as tf_cluster
 
 DEVICES = [f"CPU:{number}" for number in range(4)]
 print([device.name for device in tf.config.list_logical_devices("CPU")])

@@ -55,8 +55,8 @@ from distlib.frameworks import (
     furthest,
     run_processes,
     task_environment,
+    tensorflow_cluster as tf_cluster,
 )
-from distlib.frameworks import tensorflow_cluster as tf_cluster
 
 data = Classifier.of_digits()
 RATE, SIZE = 0.4, data.nbytes

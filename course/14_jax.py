@@ -31,8 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 from jax import lax, shard_map
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 from distlib import Communicator, World, all_reduce, traffic
 from distlib.draw import compare_costs, placements, predict

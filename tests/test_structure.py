@@ -528,8 +528,7 @@ def test_a_lesson_has_a_number_a_name_and_a_notebook(path: Path) -> None:
 
 
 def test_the_first_lesson_is_what_make_lab_opens() -> None:
-    from distlib.classroom.student_copies.copy_paths import FIRST_LESSON as FIRST_COPY
-    from distlib.classroom.student_copies.copy_paths import copies
+    from distlib.classroom.student_copies.copy_paths import FIRST_LESSON as FIRST_COPY, copies
     from distlib.cli.course_folder import FIRST_LESSON
 
     assert (ROOT / FIRST_LESSON).exists()

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 
-from distlib.cli import class_arguments as of_class
-from distlib.cli import command_arguments as of
+from distlib.cli import class_arguments as of_class, command_arguments as of
 
 DAILY, NOW_AND_THEN, INSTRUCTORS = "every day", "now and then", "for instructors"  # the headings of the list
 LAUNCHES = "On several machines: torchrun … -m distlib.cli launch train.py:main, or srun … distlib launch train.py:main"

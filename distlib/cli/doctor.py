@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from distlib.cli import doctor_checks as checks
-from distlib.cli import doctor_frameworks as frameworks
+from distlib.cli import doctor_checks as checks, doctor_frameworks as frameworks
 from distlib.cli.course_folder import find_course
 from distlib.cli.doctor_checks import Finding
 from distlib.living_line import waiting

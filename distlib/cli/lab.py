@@ -22,8 +22,7 @@ import zmq
 from jupyter_core.paths import jupyter_runtime_dir
 
 from distlib.classroom.my_course.progress_table import in_numbers
-from distlib.classroom.student_copies.copy_paths import FIRST_LESSON as FIRST_COPY
-from distlib.classroom.student_copies.copy_paths import FOLDER
+from distlib.classroom.student_copies.copy_paths import FIRST_LESSON as FIRST_COPY, FOLDER
 from distlib.cli.copies import bring_copies
 from distlib.cli.course_folder import FIRST_LESSON, NO_COURSE, find_course
 from distlib.cli.settings import SETTINGS, settings_for_jupyter

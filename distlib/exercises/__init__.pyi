@@ -1,92 +1,53 @@
 from .all_reduce.checks import (
     check_all_gather as check_all_gather,
-)
-from .all_reduce.checks import (
     check_naive_all_reduce as check_naive_all_reduce,
-)
-from .all_reduce.checks import (
     check_reduce_scatter as check_reduce_scatter,
-)
-from .all_reduce.checks import (
     check_ring_all_reduce as check_ring_all_reduce,
 )
 from .capstone_project.board_scores import train_scores as train_scores
 from .capstone_project.checks import (
     check_predict_step as check_predict_step,
-)
-from .capstone_project.checks import (
     check_survive as check_survive,
-)
-from .capstone_project.checks import (
     check_train as check_train,
-)
-from .capstone_project.checks import (
     check_train_step as check_train_step,
 )
 from .capstone_project.gpt_job import GptJob as GptJob
-from .capstone_project.job_cases import Challenge as Challenge
-from .capstone_project.job_cases import waiting_after as waiting_after
+from .capstone_project.job_cases import Challenge as Challenge, waiting_after as waiting_after
 from .capstone_project.planned_steps import (
     PlannedStep as PlannedStep,
-)
-from .capstone_project.planned_steps import (
     bytes_between as bytes_between,
-)
-from .capstone_project.planned_steps import (
     simulated_seconds as simulated_seconds,
 )
 from .capstone_project.rehearsal import rehearse as rehearse
 from .ddp.cases import Training as Training
 from .ddp.checks import (
     check_assign_buckets as check_assign_buckets,
-)
-from .ddp.checks import (
     check_average_gradients as check_average_gradients,
-)
-from .ddp.checks import (
     check_sampler as check_sampler,
 )
-from .ddp.overlapped_ddp import check_overlapped_ddp as check_overlapped_ddp
-from .ddp.overlapped_ddp import hidden_share_of as hidden_share_of
-from .ddp.torchs_ddp import Accumulation as Accumulation
-from .ddp.torchs_ddp import check_train_with_ddp as check_train_with_ddp
+from .ddp.overlapped_ddp import check_overlapped_ddp as check_overlapped_ddp, hidden_share_of as hidden_share_of
+from .ddp.torchs_ddp import Accumulation as Accumulation, check_train_with_ddp as check_train_with_ddp
 from .decentralized.checks import (
     Gossip as Gossip,
-)
-from .decentralized.checks import (
     GossipTraining as GossipTraining,
-)
-from .decentralized.checks import (
     check_decentralized_step as check_decentralized_step,
-)
-from .decentralized.checks import (
     check_gossip_average as check_gossip_average,
-)
-from .decentralized.checks import (
     check_mixing_matrix as check_mixing_matrix,
 )
 from .environments.checkpoint_disks import Disks as Disks
 from .environments.checks import (
     check_expand_nodelist as check_expand_nodelist,
-)
-from .environments.checks import (
     check_rendezvous_environment as check_rendezvous_environment,
-)
-from .environments.checks import (
     check_resume as check_resume,
 )
 from .environments.slurm_steps import SlurmStep as SlurmStep
 from .frameworks.accelerate_plays import Accelerator as Accelerator
 from .frameworks.checks import (
     check_accelerate_train as check_accelerate_train,
-)
-from .frameworks.checks import (
     check_fabric_train as check_fabric_train,
 )
 from .frameworks.evaluations import (
     check_accelerate_evaluate as check_accelerate_evaluate,
-)
-from .frameworks.evaluations import (
     check_fabric_evaluate as check_fabric_evaluate,
 )
 from .frameworks.fabric_plays import Fabric as Fabric
@@ -94,223 +55,115 @@ from .frameworks.real import try_on_the_real_one as try_on_the_real_one
 from .hang_clinic.by_hand import Riddle as Riddle
 from .hang_clinic.checks import (
     check_average_workers as check_average_workers,
-)
-from .hang_clinic.checks import (
     check_log_mean_loss as check_log_mean_loss,
-)
-from .hang_clinic.checks import (
     check_sum_of_files as check_sum_of_files,
-)
-from .hang_clinic.checks import (
     check_train_epoch as check_train_epoch,
-)
-from .hang_clinic.checks import (
     check_train_until as check_train_until,
 )
 from .hang_clinic.diagnoses import check_diagnose as check_diagnose
 from .hang_clinic.failing import (
     check_average_by_name as check_average_by_name,
-)
-from .hang_clinic.failing import (
     check_gather_predictions as check_gather_predictions,
-)
-from .hang_clinic.failing import (
     check_mean_over_samples as check_mean_over_samples,
 )
 from .hang_clinic.groups import check_reduce_in_grid as check_reduce_in_grid
-from .hang_clinic.silent import check_blend_with_next as check_blend_with_next
-from .hang_clinic.silent import check_start_alike as check_start_alike
+from .hang_clinic.silent import check_blend_with_next as check_blend_with_next, check_start_alike as check_start_alike
 from .hybrid.cases import MeshPlan as MeshPlan
 from .hybrid.checks import (
     check_build_mesh as check_build_mesh,
-)
-from .hybrid.checks import (
     check_choose_strategy as check_choose_strategy,
-)
-from .hybrid.checks import (
     check_clip_gradients as check_clip_gradients,
-)
-from .hybrid.checks import (
     check_hybrid_step as check_hybrid_step,
-)
-from .hybrid.checks import (
     check_layout_memory as check_layout_memory,
-)
-from .hybrid.checks import (
     check_layout_seconds as check_layout_seconds,
-)
-from .hybrid.checks import (
     check_mesh_groups as check_mesh_groups,
 )
 from .hybrid.two_axes_cases import TwoAxes as TwoAxes
 from .hybrid.two_axes_checks import check_train_on_mesh as check_train_on_mesh
 from .jax_programs.checks import (
     Cut as Cut,
-)
-from .jax_programs.checks import (
     Descent as Descent,
-)
-from .jax_programs.checks import (
     Ring as Ring,
-)
-from .jax_programs.checks import (
     check_jax_ring as check_jax_ring,
-)
-from .jax_programs.checks import (
     check_shardings as check_shardings,
-)
-from .jax_programs.checks import (
     check_spmd_step as check_spmd_step,
 )
 from .large_batches.checks import (
     Pieces as Pieces,
-)
-from .large_batches.checks import (
     Rounds as Rounds,
-)
-from .large_batches.checks import (
     check_accumulate_gradients as check_accumulate_gradients,
-)
-from .large_batches.checks import (
     check_local_sgd_round as check_local_sgd_round,
-)
-from .large_batches.checks import (
     check_warmup_learning_rate as check_warmup_learning_rate,
 )
 from .long_and_sparse.checks import (
     check_dispatch_to_experts as check_dispatch_to_experts,
-)
-from .long_and_sparse.checks import (
     check_ring_attention as check_ring_attention,
 )
 from .master.checks import (
     Step as Step,
-)
-from .master.checks import (
     check_data_parallel_step as check_data_parallel_step,
-)
-from .master.checks import (
     check_gather_outputs as check_gather_outputs,
-)
-from .master.checks import (
     check_reduce_gradients as check_reduce_gradients,
-)
-from .master.checks import (
     check_replicate as check_replicate,
-)
-from .master.checks import (
     check_split_batch as check_split_batch,
 )
 from .messages.checks import (
     check_broadcast as check_broadcast,
-)
-from .messages.checks import (
     check_gather as check_gather,
-)
-from .messages.checks import (
     check_reduce as check_reduce,
-)
-from .messages.checks import (
     check_scatter as check_scatter,
-)
-from .messages.checks import (
     check_shift as check_shift,
 )
-from .parameter_server.checks import check_server_loop as check_server_loop
-from .parameter_server.checks import check_worker_loop as check_worker_loop
+from .parameter_server.checks import check_server_loop as check_server_loop, check_worker_loop as check_worker_loop
 from .pipeline.cases import Plan as Plan
 from .pipeline.checks import (
     check_gpipe as check_gpipe,
-)
-from .pipeline.checks import (
     check_one_forward_one_backward as check_one_forward_one_backward,
-)
-from .pipeline.checks import (
     check_run_stage as check_run_stage,
 )
-from .pipeline.pipelining_checks import TorchStep as TorchStep
-from .pipeline.pipelining_checks import check_pipeline_step as check_pipeline_step
+from .pipeline.pipelining_checks import TorchStep as TorchStep, check_pipeline_step as check_pipeline_step
 from .shared import (
     Gradients as Gradients,
-)
-from .shared import (
     check_answers as check_answers,
-)
-from .shared import (
     check_each as check_each,
-)
-from .shared import (
     tell_trainings as tell_trainings,
 )
-from .tensor_parallel.cases import Attention as Attention
-from .tensor_parallel.cases import Column as Column
-from .tensor_parallel.cases import Row as Row
+from .tensor_parallel.cases import Attention as Attention, Column as Column, Row as Row
 from .tensor_parallel.checks import (
     check_column_parallel_linear as check_column_parallel_linear,
-)
-from .tensor_parallel.checks import (
     check_parallel_attention as check_parallel_attention,
-)
-from .tensor_parallel.checks import (
     check_row_parallel_linear as check_row_parallel_linear,
-)
-from .tensor_parallel.checks import (
     check_vocabulary_parallel_loss as check_vocabulary_parallel_loss,
 )
-from .tensor_parallel.dtensor_checks import CutModel as CutModel
-from .tensor_parallel.dtensor_checks import Sizes as Sizes
-from .tensor_parallel.dtensor_checks import check_parallelize as check_parallelize
+from .tensor_parallel.dtensor_checks import CutModel as CutModel, Sizes as Sizes, check_parallelize as check_parallelize
 from .tensor_parallel.dtensor_plays import Transformer as Transformer
 from .tensor_parallel.vocabulary_cases import Loss as Loss
 from .tensorflow.checks import (
     Pipeline as Pipeline,
-)
-from .tensorflow.checks import (
     Shares as Shares,
-)
-from .tensorflow.checks import (
     check_distributed_train_step as check_distributed_train_step,
-)
-from .tensorflow.checks import (
     check_global_batch_loss as check_global_batch_loss,
-)
-from .tensorflow.checks import (
     check_shard_input as check_shard_input,
-)
-from .tensorflow.checks import (
     check_tf_config as check_tf_config,
 )
 from .trees_and_grids.checks import (
     check_grid_all_reduce as check_grid_all_reduce,
-)
-from .trees_and_grids.checks import (
     check_halving_doubling_all_reduce as check_halving_doubling_all_reduce,
-)
-from .trees_and_grids.checks import (
     check_tree_all_reduce as check_tree_all_reduce,
 )
 from .trees_and_grids.predictions import (
     check_choose_algorithm as check_choose_algorithm,
-)
-from .trees_and_grids.predictions import (
     check_predict_time as check_predict_time,
 )
-from .zero.cases import Clipping as Clipping
-from .zero.cases import Optimizing as Optimizing
+from .zero.cases import Clipping as Clipping, Optimizing as Optimizing
 from .zero.checkpoint_cases import Break as Break
 from .zero.checkpoint_checks import (
     check_load_whole_state as check_load_whole_state,
-)
-from .zero.checkpoint_checks import (
     check_whole_state as check_whole_state,
 )
 from .zero.checks import (
     check_memory_by_stage as check_memory_by_stage,
-)
-from .zero.checks import (
     check_shard_gradients as check_shard_gradients,
-)
-from .zero.checks import (
     check_sharded_optimizer as check_sharded_optimizer,
 )
 from .zero.fsdp_cases import Wrapping as Wrapping

@@ -16,8 +16,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from distlib.collectives import all_reduce as reduce_all
-from distlib.collectives import all_to_all as exchange_in_pairs
+from distlib.collectives import all_reduce as reduce_all, all_to_all as exchange_in_pairs
 from distlib.collectives.collective import unseen_by_autograd
 from distlib.collectives.one_machine import choose_on_one_machine
 from distlib.collectives.reduction import combine

@@ -16,8 +16,7 @@ import torch
 from distlib.collectives.reduction import check_op
 from distlib.communicator import AllOf, Communicator, DoneWork
 from distlib.tensor_kinds import check_sendable
-from distlib.torch_backend import streams
-from distlib.torch_backend import torch_calls as calls
+from distlib.torch_backend import streams, torch_calls as calls
 from distlib.torch_backend.arguments import OPERATIONS, call_text, is_asynchronous, op_of, root_of
 from distlib.torch_backend.monitored import monitored_barrier, time_limit
 from distlib.torch_backend.works import CallWork, Underway

@@ -41,8 +41,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax import lax, shard_map
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 Params = Any  # a tree of arrays, such as {"W": …, "b": …}
 # (params, inputs, targets) → the mean loss over these samples

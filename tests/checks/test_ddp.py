@@ -22,8 +22,12 @@ from distlib.exercises.ddp.cases import Training, train_alone, training_inputs
 from distlib.exercises.ddp.checks import check_average_gradients, check_sampler
 from distlib.exercises.ddp.moments import in_order
 from distlib.exercises.ddp.overlapped_ddp import BucketCase, check_overlapped_ddp, hidden_share_of
-from distlib.exercises.ddp.torchs_ddp import Accumulation, check_train_with_ddp, mistakes_of
-from distlib.exercises.ddp.torchs_ddp import train_alone as accumulate_alone
+from distlib.exercises.ddp.torchs_ddp import (
+    Accumulation,
+    check_train_with_ddp,
+    mistakes_of,
+    train_alone as accumulate_alone,
+)
 from distlib.exercises.ddp.torchs_ddp_plays import WatchedLayers, train_in_group
 from distlib.exercises.ddp.training_plays import BACKWARD, BEGIN, END, GATES, Model, first_gate, train
 from distlib.trace import CallSite, Message

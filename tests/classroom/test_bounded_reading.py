@@ -18,8 +18,7 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from distlib.classroom.grader import examine as examine_module
-from distlib.classroom.grader import feedback_page as feedback_page_module
+from distlib.classroom.grader import examine as examine_module, feedback_page as feedback_page_module
 from distlib.classroom.grader.alike import pieces
 from distlib.classroom.grader.examine import Examinee, Judge, examine, examine_all
 from distlib.classroom.grader.feedback import harmless_text

@@ -43,8 +43,7 @@ from distlib.draw.predictions.form import _instead, build_form, show_form
 from distlib.draw.predictions.prediction import COMMITTED, COMMITTED_LATE, Prediction
 from distlib.games import who_chose
 from distlib.games.my_games import FILE, read_games
-from tests.classroom.test_my_course import NAME as RINGS
-from tests.classroom.test_my_course import all_pass, write
+from tests.classroom.test_my_course import NAME as RINGS, all_pass, write
 from tests.classroom.test_portfolio import drawn
 from tests.tools.tiny_course import ROOT
 

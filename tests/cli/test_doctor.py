@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import distlib
-from distlib.cli import doctor, doctor_frameworks, main
-from distlib.cli import doctor_checks as checks
+from distlib.cli import doctor, doctor_checks as checks, doctor_frameworks, main
 from distlib.cli.doctor_checks import Finding, GpuFacts
 
 GIBIBYTE = 2**30

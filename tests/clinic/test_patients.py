@@ -11,8 +11,18 @@ from pathlib import Path
 import psutil
 import pytest
 
-from distlib.clinic import CRASHES, HANGS, PATIENTS, SILENT, TOOLS, Patient, PatientReport, observer, run_patient
-from distlib.clinic import recorded as recordings
+from distlib.clinic import (
+    CRASHES,
+    HANGS,
+    PATIENTS,
+    SILENT,
+    TOOLS,
+    Patient,
+    PatientReport,
+    observer,
+    recorded as recordings,
+    run_patient,
+)
 from distlib.clinic.observer import NO_DUMP
 from distlib.clinic.output_folding import fold
 from distlib.clinic.patient_report import ENDED, RAISED

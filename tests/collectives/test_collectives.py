@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from distlib import Communicator, MessageMismatch, ReduceOp, World, all_reduce, all_to_all, barrier, collectives
 from distlib.collectives import ring_all_gather, ring_reduce_scatter

@@ -8,8 +8,7 @@ from collections.abc import Callable
 import numpy
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from distlib import Communicator, MessageMismatch, RankError, ReduceOp, SimulatedWorld, collectives
 from distlib.collectives.cluster_of import cluster_of

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from distlib import Communicator, DeadlockError, MessageMismatch, PeerLost, RankError, RunTimeout, SimulatedWorld, World
 from distlib.collectives.naive import naive_all_reduce

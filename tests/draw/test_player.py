@@ -17,8 +17,7 @@ from xml.etree import ElementTree
 import nbformat
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from nbclient import NotebookClient
 
 from distlib import Communicator, DeadlockError, SimulatedWorld, World

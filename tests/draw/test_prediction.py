@@ -9,14 +9,12 @@ from typing import Any
 import nbformat
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from nbclient import NotebookClient
 
 from distlib.authoring.lesson_run import kernel_without_ports
 from distlib.draw import predict
-from distlib.draw.predictions import ask
-from distlib.draw.predictions import form as form_module
+from distlib.draw.predictions import ask, form as form_module
 from distlib.draw.predictions.form import PredictionForm, build_form
 from distlib.draw.predictions.prediction import Prediction
 from distlib.draw.predictions.quantity import parse_quantity

@@ -1,8 +1,7 @@
 """Names on the board: visible, short, of one script; what looks alike is the same."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from distlib.games.pseudonyms import MOST_SIGNS, PseudonymError, check_pseudonym, pseudonym_key
 

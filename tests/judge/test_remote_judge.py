@@ -22,8 +22,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
 from distlib.checks.training_scores import KEY, TrainingScore
-from distlib.judge.remote import forkserver as judges_forkserver
-from distlib.judge.remote import frameworks, ranks, wire
+from distlib.judge.remote import forkserver as judges_forkserver, frameworks, ranks, wire
 from distlib.judge.remote.forkserver import CanNotGrade
 from distlib.judge.remote.judge import Judged, Judges, judge, judge_in
 from distlib.judge.remote.ranks import RemoteRanks

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from distlib import Cluster, Link, ReduceOp
 from distlib.judge.remote.records import Record, record_told, told_record

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from distlib.judge.remote import question as question_module
-from distlib.judge.remote import wire as wire_module
+from distlib.judge.remote import question as question_module, wire as wire_module
 from distlib.judge.remote.question import Question
 from distlib.judge.remote.ranks import RemoteRanks
 from distlib.judge.remote.student_cells import RankCell

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from distlib import Cluster, Communicator, Link, RankError, SimulatedWorld, World
 from distlib.training.parameter_server import (

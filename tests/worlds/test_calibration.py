@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from distlib import Cluster, Link, SimulatedWorld, calibrate
 from distlib.network import ALL_REDUCES, choose_all_reduce

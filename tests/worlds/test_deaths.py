@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from distlib import Communicator, DeadlockError, PeerLost, RankError, SimulatedWorld, UnreceivedMessage, all_reduce
 from distlib.network import Cluster, Link

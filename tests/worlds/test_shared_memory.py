@@ -16,8 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from distlib import Communicator, PeerLost, RankError, World
 from distlib.worlds.real import forkserver, shared_memory

@@ -41,8 +41,7 @@ from distlib.classroom.uploads.owners import Owner, owners
 from distlib.classroom.uploads.recognize import Known, known_notebooks, normal, recognize
 from distlib.classroom.uploads.upload_names import read_upload_name, without_copy
 from distlib.classroom.words import joined
-from distlib.games.handed_plays import ASSIGNMENT as GAMES
-from distlib.games.handed_plays import TEXT
+from distlib.games.handed_plays import ASSIGNMENT as GAMES, TEXT
 
 COLLECTED, UNCHANGED, LEFT_OUT, PROBLEM = "collected", "unchanged", "left out", "not collected"
 _SAFE_TIME = "%Y-%m-%d %H.%M.%S"

@@ -42,8 +42,7 @@ from distlib.exercises.hybrid.layouts import (
 from distlib.exercises.hybrid.plays import AXES, build, clip
 from distlib.network import Cluster, Link
 from distlib.trace import Message
-from distlib.training.mesh.coordinates import coordinates_of, sizes_in_words
-from distlib.training.mesh.coordinates import mesh_groups as groups_of
+from distlib.training.mesh.coordinates import coordinates_of, mesh_groups as groups_of, sizes_in_words
 
 say = Sentences(__file__)
 

@@ -16,8 +16,7 @@ from distlib.checks.errors import Signs, alone, same_partner
 from distlib.checks.formatting import count, dtype_name
 from distlib.checks.plays.tensor import lay_out
 from distlib.checks.remark import Remark
-from distlib.checks.rules import sent_messages as rule
-from distlib.checks.rules import sums
+from distlib.checks.rules import sent_messages as rule, sums
 from distlib.checks.rules.returns import nobody_returned
 from distlib.checks.rules.sent_messages import SentMessages, Why
 from distlib.checks.rules.steps import broadcast_steps, reduce_steps

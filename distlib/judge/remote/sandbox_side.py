@@ -45,8 +45,7 @@ from distlib.checks.plays import import_plays, module_of_plays
 from distlib.checks.plays.plain_values import changed_inputs, plain
 from distlib.checks.student_communicator import Handles, StudentCommunicator
 from distlib.judge.remote.helpers_on_a_rank import supplied_helper
-from distlib.judge.remote.memory_watch import SECONDS as MEMORY_SECONDS
-from distlib.judge.remote.memory_watch import MemoryWatch, seconds_of
+from distlib.judge.remote.memory_watch import SECONDS as MEMORY_SECONDS, MemoryWatch, seconds_of
 from distlib.judge.remote.orders import NO_STATUS, ORDER_BYTES, TOO_MUCH_MEMORY
 from distlib.judge.remote.rank_communicator import RankCommunicator, ask
 from distlib.judge.remote.wire import Wire, WireClosed, WireError, decode, encode
