@@ -453,13 +453,15 @@ bytes_sent = "as many bytes" if tree_sent[0] == direct_sent[0] else "fewer bytes
 print(guess_3.compare(f"{faster}, and rank 0 sends {bytes_sent}"))
 
 # %% [markdown]
-# Every part has to leave the root, so no tree can save bytes there: 24 bytes either way. What the tree saves is a
-# message, and so half a second of latency at the root. In return some bytes travel twice, 32 in all instead of 24. The
-# larger the parts, the less the latency counts, and the less a tree gains. Where the root waits in each `send`, as
-# here, it never takes longer. With `isend` the latencies of the direct way overlap, and then the direct way is the
-# faster one: 2 s. MPICH, a widely used MPI library, scatters by a tree at every size, by default
+# Every part has to leave the root, so a tree cannot save bytes there. It saves one message, and so half a second of
+# latency at the root. In return, some bytes travel twice. The larger the parts are, the less the latency counts, and
+# the less the tree gains.
+#
+# Here the root waits in each `send`, and then the tree is never slower. With `isend` the latencies of the direct way
+# overlap, and the direct way is faster: 2 s. MPICH, a widely used MPI library, nevertheless scatters by a tree at every
+# size, by default
 # ([scatter_intra_binomial.c](https://github.com/pmodels/mpich/blob/main/src/mpi/coll/scatter/scatter_intra_binomial.c)).
-# Here, and in the exercise of this lesson, we scatter directly. A **gather** is the same backwards.
+# This lesson and its exercise scatter directly. A **gather** is a scatter run backwards.
 #
 # So a tree helps most where everybody gets the *same*.
 
@@ -613,10 +615,9 @@ for pattern in (flat_with_isend, broadcast):
 # %% [markdown]
 # <details><summary>What follows: open it when you have tried</summary>
 #
-# With `isend`, 63 messages leave the root one behind the other, and their latencies overlap: 2.54 ms instead of 3.78
-# ms. The tree cannot overlap its six latencies, because each message has to wait for the one before. So there is a
-# latency from which the flat broadcast is faster: for this tensor 456 µs. With 1 ms it takes 3.52 ms, and the tree 6.24
-# ms.
+# With `isend`, 63 messages leave the root one behind the other, and their latencies overlap. The tree cannot overlap
+# its six latencies, because each message has to wait for the one before. So from some latency on, the flat broadcast is
+# faster. For this tensor, that latency is 456 µs.
 #
 # Steps are a good guide where the bytes count, or where a rank waits in every `send`. Like every model, they leave
 # something out. (Our simulated ranks start a message at no cost. Real ones need some time for each, which speaks for

@@ -203,10 +203,12 @@ for n in (5, 6, 13, 64, 65):
 #
 # ### The order that makes it work
 #
-# Rank 1 has four edges: to its children 0 and 2 and its parent 3 in tree 0, to its parent 2 in tree 1. It would be
-# easy to let two blocks arrive at once and wait for each other. The paper shows how to avoid that. Every edge gets one
-# of two colors, such that the two edges on which a rank sends differ, and the two on which it receives. Edges of one
-# color work in even steps, those of the other in odd steps. Here is the way up, with two blocks in each tree:
+# Two blocks could arrive at a rank at the same moment, and one would have to wait. The paper gives each edge one of two
+# colors to prevent this. The two edges on which a rank sends have different colors, and so do the two on which it
+# receives. Edges of one color work in even steps, edges of the other color in odd steps.
+#
+# Rank 1, for example, has four edges. In tree 0 they lead to its children 0 and 2 and to its parent 3; in tree 1, to
+# its parent 2. Here is the way up, with two blocks in each tree:
 
 
 # %%
@@ -832,11 +834,12 @@ for nodes, nbytes, wins in [
     assert (time < min(others.values())) == wins
 
 # %% [markdown]
-# So with 4 MiB a grid of nodes wins from 3 to 14 nodes, unless their number is a power of two. It is the fold once
-# more: the grid goes round in a ring between the nodes, which takes any number. With more nodes the latencies of that
-# ring cost more than a fold. How many nodes are too many depends on the size: with 256 KiB 5 are, and with 64 MiB a
-# grid of nodes still wins on 127. `choose_all_reduce` knows nothing of it: a grid of nodes is not in its list, except
-# where it is the squarest.
+# With 4 MiB, a grid of nodes wins from 3 to 14 nodes, except where the number of nodes is a power of two. The reason is
+# the fold again: the grid connects its nodes in a ring, and a ring takes any number of nodes without a fold. With more
+# nodes, the latencies of this ring cost more than a fold.
+#
+# The size decides how many nodes are too many. With 256 KiB, 5 nodes are too many; with 64 MiB, a grid of 127 nodes
+# still wins. `choose_all_reduce` does not consider a grid of nodes, unless it is also the squarest grid.
 #
 # ### Let a program choose
 #

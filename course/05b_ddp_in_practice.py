@@ -725,11 +725,14 @@ else:
 # memory of its own. A **copy engine** on the GPU fetches the batch. The engine reads physical addresses, without the
 # CPU.
 #
-# An operating system may move an ordinary tensor to other chips, or to the disk, at any moment. Its memory is
-# **pageable**, so the engine must not read it. The driver first copies the tensor into a buffer of its own that stays
-# where it is: **page-locked** memory, also called **pinned**. Only then does the engine fetch it, so the bytes move
-# twice. And with pageable memory the driver first waits until all that was given to the same **stream** is done
-# (NVIDIA's page on synchronization, below). What is given to one stream is done one after the other.
+# The operating system may move the memory of an ordinary tensor at any moment, to other chips or to the disk. This
+# memory is **pageable**, and the copy engine must not read it. So the driver first copies the tensor into a buffer that
+# stays in place. Such a buffer is **page-locked**, also called **pinned**. Only then does the engine fetch the bytes,
+# which therefore move twice.
+#
+# Pageable memory has a second price. A GPU works off its commands in queues, called **streams**, each in order. Before
+# the driver copies a pageable tensor, it waits until the stream's earlier commands are done (NVIDIA's page on
+# synchronization, below).
 #
 #     pageable                  ▒▒▒▒▒▓▓██████▒▒▒▒▒▓▓██████       ▒ the driver's copy
 #     page-locked               ▓▓██████▓▓██████                 ▓ the engine's copy

@@ -165,11 +165,13 @@ for k, distance in distances.items():
     print(f"{k:2}   {distance:22.0%}   {later[k]:14.0%}")
 
 # %% [markdown]
-# For small $k$ the two ends nearly agree, at first. For large $k$ they do not, because the slope has changed on the
-# way. After an epoch the slope changes faster: there 4 small steps already end a quarter of the way apart, so you
-# should expect trouble there. But the argument is about arriving at the *same* place, and another place may be just as
-# good. **The linear rule holds longer than its argument.** With 16 times the batch the two ends are about half of the
-# way apart, and yet 16 workers reach the accuracy of one worker with a rate of 6.4.
+# For small $k$ the two ends nearly agree, at the beginning of the training. For large $k$ they do not, because the
+# slope has changed on the way. After an epoch the slope changes faster: 4 small steps and one large step already end a
+# quarter of the way apart.
+#
+# But the argument asks for the *same* place, and another place may be just as good. **The linear rule holds longer than
+# its argument.** With 16 times the batch, the two ends are about half of the way apart. Yet 16 workers with a rate of
+# 6.4 reach the accuracy of one worker.
 
 # %% tags=["folded"]
 # Checks of the numbers above
@@ -639,12 +641,14 @@ print(guess_2.compare(max(adam, key=adam.get).replace("same", "same rate")))
 # Adam's rules are within a point of each other, and the linear one is even ahead. (So it is from most good rates.) At
 # 96 times the square root wins clearly, from this rate.
 #
-# For SGD neither rule leads that far from 1.6, because both run into the ceiling: the linear one at 16 times the batch,
-# the square root at 96 times, where not scaling at all is best of the three. From 0.4 there is more room: the linear
-# rule holds at 16 times, and at 96 times the square root wins, as it does for Adam. And the two optimizers fail
-# differently. SGD has a cliff: above the ceiling its models guess. Adam has a slope: its steps stay bounded, whatever
-# the gradient is, and at 96 times the rate its models still classify most images. So **no rule is a law.** It is a
-# first guess, and the ceiling has to be known.
+# From a rate of 1.6, both of SGD's rules run into the ceiling: the linear rule at 16 times the batch, the square root
+# at 96 times. There, not scaling at all is the best of the three. From 0.4 there is more room. The linear rule then
+# holds at 16 times the batch, and the square root wins at 96 times, as it does for Adam.
+#
+# The two optimizers also fail differently. SGD has a cliff: above the ceiling, its models guess. Adam has a slope:
+# because its steps stay bounded whatever the gradient is, its models still classify most images at 96 times the rate.
+#
+# **No rule is a law.** A rule is a first guess, and you have to know the ceiling.
 #
 # (**Clipping**, which cuts a gradient to a largest length, also bounds the step. It must look at the gradient of the
 # whole batch, *after* the all-reduce: clipped pieces do not add up to the clipped whole.)
