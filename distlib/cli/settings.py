@@ -58,6 +58,4 @@ def has_exchange(course: Path) -> bool:
 
 
 def _before(folders: list[Path], others: str) -> str:
-    return os.pathsep.join(
-        [*map(str, folders), *([others] if others else [])]
-    )  # an empty one would be the working folder
+    return os.pathsep.join([*map(str, folders), *filter(None, [others])])  # an empty one would be the working folder

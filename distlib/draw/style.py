@@ -113,6 +113,11 @@ def format_decimal_bytes(nbytes: float) -> str:
     return f"{format_number(float(f'{nbytes / factor:.4g}'))} {unit}"
 
 
+def format_gigabytes(nbytes: float) -> str:
+    """Always in GB, to three digits, as the games compare it with the memory of a device: "0.5 GB", "80 GB"."""
+    return f"{nbytes / 1e9:.3g} GB"
+
+
 def format_seconds(seconds: float) -> str:
     """A duration with its unit: "250 µs", "1.5 ms", "2 s"."""
     unit, factor = time_unit(seconds)

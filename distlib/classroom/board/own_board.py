@@ -49,7 +49,7 @@ def _history(play: BestPlay | None) -> str:
 
 
 def _of_unknown_choice(games: MyGames) -> list[BestPlay]:
-    return [play for play in games.plays if play not in chosen_by_hand(games.plays)]
+    return [play for play in games.plays if not chosen_by_hand([play])]
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from distlib.draw.players.scene import INK, Look, Scene, SceneStep, Shape, arrow, box, write
-from distlib.draw.style import BODY, COLORS, GRAY, NARROW, SMALL, TITLE, WIDTH, color_of, text_on
+from distlib.draw.style import BODY, COLORS, GRAY, NARROW, SMALL, TITLE, WIDTH, color_of, format_gigabytes, text_on
 from distlib.training.strategy.cluster_game import ClusterLevel, LaidOut
 from distlib.training.strategy.parallel_layout import AXES
 
@@ -68,7 +68,7 @@ def _nodes(laid: LaidOut, top: float, room: float) -> Iterator[Shape]:
     cluster, inside = laid.level.cluster, _inside(laid)
     for node in range(cluster.nodes):
         left, width = _node_box(laid, node, room)
-        words = [f"node {node}:", f"{_gigabytes(inside[node])} inside"]
+        words = [f"node {node}:", f"{format_gigabytes(inside[node])} inside"]
         if width > 160:
             words = [" ".join(words)]
         for row, line in enumerate(reversed(words)):
@@ -93,7 +93,7 @@ def _rank(laid: LaidOut, rank: int, left: float, top: float, width: float) -> It
 def _rank_in_words(laid: LaidOut, rank: int) -> str:
     layout, played = laid.layout, laid.played
     where = ", ".join(f"{axis} {layout.coordinate(axis, rank)}" for axis in AXES)
-    sent = ", ".join(f"{axis} {_gigabytes(played.sent[axis][rank])}" for axis in AXES)
+    sent = ", ".join(f"{axis} {format_gigabytes(played.sent[axis][rank])}" for axis in AXES)
     busy = played.computing[rank] / played.seconds
     factor = laid.level.cluster.stragglers.get(rank, 1.0)
     slow = f", {factor:g}× slower" if factor != 1 else ""
@@ -146,7 +146,7 @@ def _links(
 
 
 def _way_in_words(node: int, other: int, ways: list[dict[str, int]]) -> str:
-    there, back = (", ".join(f"{axis} {_gigabytes(each)}" for axis, each in way.items()) for way in ways)
+    there, back = (", ".join(f"{axis} {format_gigabytes(each)}" for axis, each in way.items()) for way in ways)
     if there == back:
         return f"between nodes {node} and {other}, each way: {there}"
     said = [f"{src} to {dst}: {words}" for src, dst, words in ((node, other, there), (other, node, back)) if words]
@@ -159,16 +159,16 @@ def _way_in_words(node: int, other: int, ways: list[dict[str, int]]) -> str:
 def _memory(laid: LaidOut, top: float, room: float) -> Iterator[Shape]:
     limit, total = laid.level.device.memory, sum(laid.memory.values())
     pixels = (room - _LEFT - _right(room)) / max(total, limit)
-    yield from _names_of_bar("memory", _gigabytes(total), top, room)
+    yield from _names_of_bar("memory", format_gigabytes(total), top, room)
     left = _LEFT
     for number, (kind, nbytes) in enumerate(laid.memory.items()):
         width, color = nbytes * pixels, COLORS[number]
         if nbytes:
-            yield box(left, top, width, _BAR, _filled_with(color), tip=f"{kind}: {_gigabytes(nbytes)}")
+            yield box(left, top, width, _BAR, _filled_with(color), tip=f"{kind}: {format_gigabytes(nbytes)}")
         if 6.5 * len(kind) < width:
             yield write(left + width / 2, top + 16, kind, SMALL, anchor="middle", fill=text_on(color))
         left += width
-    yield from _mark(_LEFT + limit * pixels, top, f"limit {_gigabytes(limit)}")
+    yield from _mark(_LEFT + limit * pixels, top, f"limit {format_gigabytes(limit)}")
 
 
 def _time(laid: LaidOut, top: float, room: float) -> Iterator[Shape]:
@@ -201,17 +201,13 @@ def _filled_with(color: str) -> Look:
     return {"fill": color, "stroke": INK, "stroke-width": 1}
 
 
-def _gigabytes(nbytes: float) -> str:
-    return f"{nbytes / 1e9:.3g} GB"
-
-
 def _in_words(laid: LaidOut) -> str:
     """Memory, time and what travels between nodes, in sentences."""
     total, limit = sum(laid.memory.values()), laid.level.device.memory
-    fits = f"{_gigabytes(laid.missing)} too many" if laid.missing > 0 else "it fits"
-    between = [f"{axis} {_gigabytes(nbytes)}" for axis, nbytes in laid.played.crossing.items() if nbytes]
+    fits = f"{format_gigabytes(laid.missing)} too many" if laid.missing > 0 else "it fits"
+    between = [f"{axis} {format_gigabytes(nbytes)}" for axis, nbytes in laid.played.crossing.items() if nbytes]
     return (
-        f"The fullest rank needs {_gigabytes(total)} of {_gigabytes(limit)}: {fits}. A step takes "
+        f"The fullest rank needs {format_gigabytes(total)} of {format_gigabytes(limit)}: {fits}. A step takes "
         f"{laid.played.seconds * 1e3:.0f} ms, par {laid.level.par_seconds * 1e3:.0f}; ranks compute for "
         f"{1 - laid.played.bubble:.0%} of it. Between nodes: {', '.join(between) or 'nothing'}."
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from distlib.draw.players.scene import INK, Scene, SceneStep, Shape, box, runs, write
-from distlib.draw.style import BODY, COLORS, GRAY, NARROW, SMALL, TITLE, WIDTH, text_on
+from distlib.draw.style import BODY, COLORS, GRAY, NARROW, SMALL, TITLE, WIDTH, format_gigabytes, text_on
 from distlib.training.par_points import in_words
 from distlib.training.zero.live_bytes import KINDS, Sample
 from distlib.training.zero.memory_golf import Hole, StepChoice, Swing
@@ -77,7 +77,7 @@ def refused_swing(hole: Hole, why: str, width: int = WIDTH) -> Scene:
 def verdict(swing: Swing) -> str:
     """ "9 points", "2.31 GB too many"."""
     if swing.missing > 0:
-        return f"{_gigabytes(swing.missing)} too many"
+        return f"{format_gigabytes(swing.missing)} too many"
     return in_words(swing.points)
 
 
@@ -110,7 +110,7 @@ def _areas(samples: Sequence[Sample], kinds: Sequence[str], frame: _Frame) -> It
         there, back = _corners(roof, frame), _corners(floor, frame)[::-1]
         path = "M" + "L".join(f"{x} {y}" for x, y in [*there, *back]) + "Z"
         most = max(sample.bytes[kind] for sample in samples)
-        yield Shape("path", {"d": path, "fill": _color(kind)}, tip=f"{kind}: at most {_gigabytes(most)}")
+        yield Shape("path", {"d": path, "fill": _color(kind)}, tip=f"{kind}: at most {format_gigabytes(most)}")
         floor = roof
 
 
@@ -177,7 +177,7 @@ def _limit(hole: Hole, frame: _Frame) -> Iterator[Shape]:
     y, base = frame.at(hole.limit), frame.base
     yield Shape("path", _line(f"M{frame.left} {y} H{frame.right}") | {"stroke-dasharray": "6 4", "stroke-width": 2})
     yield write(frame.left - 6, y - 3, "limit", SMALL, anchor="end")
-    yield write(frame.left - 6, y + 11, _gigabytes(hole.limit), SMALL, anchor="end")
+    yield write(frame.left - 6, y + 11, format_gigabytes(hole.limit), SMALL, anchor="end")
     yield Shape("path", _line(f"M{frame.left} {frame.top} V{base} H{frame.right}"))
     if base - y > 26:
         yield write(frame.left - 6, base + 4, "0 GB", SMALL, anchor="end")
@@ -221,21 +221,17 @@ def _time(swing: Swing, frame: _Frame, top: float) -> Iterator[Shape]:
 
 def _in_words(swing: Swing) -> str:
     hole, peak = swing.hole, swing.peak
-    fits = f"{_gigabytes(swing.missing)} too many, so this gives no points" if swing.missing > 0 else "it fits"
+    fits = f"{format_gigabytes(swing.missing)} too many, so this gives no points" if swing.missing > 0 else "it fits"
     highest = max(peak.bytes, key=lambda kind: peak.bytes[kind])
     return (
         f"At most {peak.total / 1e9:.2f} of {hole.limit / 1e9:g} GB are alive, in the {peak.phase} pass: {fits}. "
-        f"Most of them are {highest}, {_gigabytes(peak.bytes[highest])}. A step takes {_ms(swing.seconds)}, par "
+        f"Most of them are {highest}, {format_gigabytes(peak.bytes[highest])}. A step takes {_ms(swing.seconds)}, par "
         f"{_ms(hole.par_seconds)}; ranks compute for {swing.computing / swing.seconds:.0%} of it."
     )
 
 
 def _peak_in_words(swing: Swing) -> list[str]:
-    return [f"At the peak, {kind}: {_gigabytes(nbytes)}" for kind, nbytes in swing.peak.bytes.items() if nbytes]
-
-
-def _gigabytes(nbytes: float) -> str:
-    return f"{nbytes / 1e9:.3g} GB"
+    return [f"At the peak, {kind}: {format_gigabytes(nbytes)}" for kind, nbytes in swing.peak.bytes.items() if nbytes]
 
 
 def _ms(seconds: float) -> str:
